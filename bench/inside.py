@@ -23,7 +23,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import StringTransport
 
-from gamed import tokens
+from gamed import crypto
 from gamed.assets.cache import ObjectCache, ReleaseCache
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.routes import AssetRoutes
@@ -178,7 +178,7 @@ class Inside:
 
 
 def requests() -> Mapping[str, bytes]:
-    token = tokens.generate_token(tokens.TokenType.ACCESS_TOKEN, os.urandom(32)).reveal()
+    token = crypto.generate_token(crypto.TokenType.ACCESS_TOKEN, os.urandom(32)).reveal()
     save = b"/game/saves/auto HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % token
     body = b"Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(DATA), DATA)
     large = b"/assets/stable/large.bin HTTP/1.1\r\nHost: localhost\r\n"

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 from gamed.config.game import SaveLimits
-from gamed.crypto import Keys, Secret
+from gamed.crypto import Keys, Secret, public_id
 from gamed.database import blob_rows
 from gamed.database.blobs import KEPT_MS
 from gamed.database.connection import Connection
@@ -42,7 +42,6 @@ from gamed.saves.write_store import write_save
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair, SessionPolicy, generate_pair, new_session_id
 from gamed.sessions.store import Refreshed, refresh
 from gamed.sessions.tables import open_session
-from gamed.tokens import public_id
 
 HEADER, FRAME = 32, 24
 """Bytes at the start of the log, and in front of each page in it."""

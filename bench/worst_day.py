@@ -61,7 +61,8 @@ from gamed.saves.model import DEFAULT_MEDIA_TYPE, SaveContent
 from gamed.saves.service import execute_with_blob
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import Condition, ConditionKind
-from tests.support.postgresql import MEMORY, Address, Cluster
+from tests.support.folders import memory
+from tests.support.postgresql import Address, Cluster
 
 MALICIOUS = f"ply_{'m' * 22}"
 OTHERS = [f"ply_{number:022d}" for number in range(60)]
@@ -326,11 +327,11 @@ def simulate_in_memory(data: Path, address: Address | None, hours: float) -> Sim
     """Simulate the day in memory, where a flush costs nothing, and in a process of its own."""
     with (
         ProcessPoolExecutor(1, get_context("spawn")) as pool,
-        tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.exists() else None) as memory,
+        tempfile.TemporaryDirectory(dir=memory()) as name,
     ):
         if address is not None:  # the whole cluster is there: gamed refuses one without fsync
             return pool.submit(simulate, data, address, hours).result()
-        copy = Path(memory) / "data"
+        copy = Path(name) / "data"
         shutil.copytree(data, copy)
         simulated = pool.submit(simulate, copy, None, hours).result()
         shutil.copy(copy / "state.db", data / "state.db")
@@ -646,7 +647,7 @@ def main() -> None:
         machine = state(folder)
         print("\n".join(lines(machine)), flush=True)
         for store in given.store or ("sqlite", "postgresql"):
-            cluster = start_cluster(str(MEMORY)) if store == "postgresql" else None
+            cluster = start_cluster(memory()) if store == "postgresql" else None
             try:
                 found.append(measure(store, folder / store, cluster, hours=hours, seconds=seconds, only=given.only))
             finally:

@@ -89,6 +89,21 @@ REPAIRED = (
         "the test waits until its modules are loaded",
     ),
     Repaired(
+        "tests.ops.test_workers: a dead worker",
+        "the limit of ten seconds held for the imports of the new process, too, which take longer at a load of 15",
+        "the limit is for the parent, which starts the process",
+    ),
+    Repaired(
+        "tests.e2e.test_engines: the garden in WebKit",
+        "the garden said `Saved` while the browser still wrote it, and the walk went on",
+        "the garden says `Saving`; a test holds the browser's database",
+    ),
+    Repaired(
+        "tests.cli.test_notify: a full disk",
+        "the log was read before the record of the notice was written",
+        "the test waits for the record",
+    ),
+    Repaired(
         "tests.bench.test_scripts: a moment of attack",
         "all answers of the moment were `413` or `429`",
         "any answer but an error counts",

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.godot3 import generate
 from gamed.http.problems import CODES
 from tests.cli.process import GAMED, WAIT_SECONDS, environment
+from tests.support.folders import unused_path
 from tests.support.nodejs import with_node
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
@@ -41,7 +42,7 @@ def text() -> str:
 class PageTests(SynchronousTestCase):
     def test_programs(self) -> None:
         """Python, JavaScript and curl, as they are printed, one after the other against `gamed dev`."""
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         folder.mkdir()
         for client in (*(ROOT / "clients/python").glob("gamed_*.py"), *(ROOT / "clients/js").glob("gamed*.mjs")):
             copy(client, folder)

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -22,6 +21,7 @@ from tests.quick import (
     left_out,
     make_plan,
 )
+from tests.support.folders import unused_path
 
 WHOLE_PATHS = {
     *(".gitignore", "MANIFEST.in", "pyproject.toml", "setup.py", "clients/__init__.py", "tests/__init__.py"),
@@ -62,7 +62,7 @@ class PlanTests(SynchronousTestCase):
             ("gamed/database/queues.py", "tests.database tests.saves tests.login tests.sessions tests.processes"),
             ("gamed/database/sqlite/schema/state/9999.sql", "tests.database tests.saves"),
             ("gamed/cli/data/check.py", "tests.cli tests.readme"),
-            ("gamed/tokens.py", "tests.util tests.login tests.saves tests.sessions tests.players tests.providers"),
+            ("gamed/crypto.py", "tests.util tests.login tests.saves tests.sessions tests.players tests.providers"),
             ("gamed/gc_pause.py", "tests.cli"),
             ("gamed/readable.py", "tests.util tests.account tests.cli tests.ops"),
             ("tests/saves/test_planted.py", ""),
@@ -106,7 +106,7 @@ class PlanTests(SynchronousTestCase):
         self.assertLessEqual({"tests.database.test_statements", "tests.contract.test_document"}, read)
         # These ask a reader only for the names of languages or a fake catalogue, and the first one takes minutes.
         read -= {"tests.e2e.test_languages", "tests.pages.test_render"}
-        for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/tokens.py", "gamed/config/planted.py"):
+        for path in ("gamed/saves/model.py", "gamed/login/collect.py", "gamed/crypto.py", "gamed/config/planted.py"):
             found = plan(path).tests
             wanted = {*read, *READERS} - {WHEEL}
             self.assertEqual([name for name in sorted(wanted) if not is_below(name, found)], [], path)
@@ -179,7 +179,7 @@ class PlanTests(SynchronousTestCase):
 
 class ChangedFilesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.root = Path(self.mktemp()).absolute()
+        self.root = unused_path(self)
         self.root.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
         self.write("old", "kept", "moved")

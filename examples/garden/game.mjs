@@ -149,6 +149,10 @@ class Play {
   /** @type {SyncConflict | undefined} the one that is shown */
   conflict
   later = false
+  /** How many gardens the browser is writing: until it has, `status` is that of the one before. */
+  writing = 0
+  /** Why the browser could not keep the garden on the screen. */
+  unkept = ""
 
   /** @param {GamedClient} client @param {Sync} sync @param {number} tab */
   constructor(client, sync, tab) {
@@ -202,6 +206,7 @@ class Play {
 
   /** Read the newest garden that this device has. */
   async load() {
+    this.unkept = ""
     try {
       const save = await this.sync.read(SLOT)
       this.garden = save ? loaded(save.data) : newGarden()
@@ -225,10 +230,18 @@ class Play {
     this.garden = garden
     this.draw()
     tell("state", "Saving")
-    await this.sync.write(SLOT, saved(this.garden), {
-      contentType: "application/json",
-      meta: faceOf(this.garden),
-    })
+    this.writing++
+    try {
+      await this.sync.write(SLOT, saved(this.garden), {
+        contentType: "application/json",
+        meta: faceOf(this.garden),
+      })
+      this.unkept = ""
+    } catch (error) {
+      this.unkept = `Not saved. ${wordsOf(error)}`
+    } finally {
+      this.writing--
+    }
     this.look()
   }
 
@@ -259,6 +272,8 @@ class Play {
   /** @param {Status} status */
   wordsFor({ state, problem }) {
     const away = this.running ? this.sync.trouble : true
+    if (this.writing) return "Saving"
+    if (this.unkept) return this.unkept
     if (state === "conflict") return "Kept in this browser; waits for your choice"
     if (state === "refused") return problem ? `Kept in this browser. ${problem.detail}` : ""
     if (state === "waiting") return away ? "Offline: kept in this browser" : "Saving"

@@ -32,7 +32,7 @@ from gamed.saves.errors import VersionConflict, VersionGone
 from gamed.saves.model import version_number
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.validation import check_slot, deleting_condition, writing_condition
-from gamed.sessions.credentials import is_browser_session
+from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
 

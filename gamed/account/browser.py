@@ -14,7 +14,7 @@ from gamed.account.return_rules import AccountReturn
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.model import Mode, Registration
-from gamed.crypto import Index, Secret
+from gamed.crypto import ENTROPY_BYTES, Index, Secret
 from gamed.database.errors import DatabaseError
 from gamed.login import keys as login_keys
 from gamed.login.authorize import AuthorizeService, RedirectToProvider
@@ -33,20 +33,11 @@ from gamed.players.names import SignInMethod, new_player_id
 from gamed.saves.limits import Usage
 from gamed.saves.model import SlotEntry
 from gamed.saves.service import SaveService
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import (
-    AuthenticatedSession,
-    BrowserInfo,
-    NewBrowserSession,
-    SessionInfo,
-    generate_pair,
-    new_session_id,
-    parse_browser_token,
-)
+from gamed.sessions.browser_rules import BrowserInfo, BrowserName, NewBrowserSession, parse_browser_token
+from gamed.sessions.credentials import AuthenticatedSession, SessionInfo, generate_pair, new_session_id
 from gamed.sessions.errors import SessionError, SessionNotFound
 from gamed.sessions.service import RevocationListener, SessionService
 from gamed.structs import Component, redacts
-from gamed.tokens import ENTROPY_BYTES
 
 SLOTS_AT_ONCE = 50
 """The slots that the page shows at once."""

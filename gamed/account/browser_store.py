@@ -32,7 +32,8 @@ from gamed.players.names import LOCAL
 from gamed.players.owner_tables import read_switch
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession, BrowserInfo, NewBrowserSession
+from gamed.sessions.browser_rules import BrowserInfo, NewBrowserSession
+from gamed.sessions.credentials import AuthenticatedSession
 from gamed.structs import Component, redacts
 
 

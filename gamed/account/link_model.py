@@ -2,9 +2,8 @@
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Indexer, Purpose, Random
+from gamed.crypto import ID_BYTES, Index, Indexer, Purpose, Random, base64url, public_id
 from gamed.structs import redacts
-from gamed.tokens import ID_BYTES, base64url, public_id
 
 TOKEN_BYTES = 16
 TOKEN_CHARACTERS = 22

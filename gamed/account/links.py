@@ -17,8 +17,7 @@ from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
 from gamed.players.errors import LinkEnded, NameMalformed, NameTaken, OwnInviteUsed
 from gamed.players.names import LOCAL, new_player_id, parse_name
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import NewBrowserSession
+from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
 

@@ -19,7 +19,7 @@ from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
 from gamed.players.names import LOCAL
 from gamed.players.tables import NamedPlayer
 from gamed.sessions import browser_tables
-from gamed.sessions.credentials import NewBrowserSession
+from gamed.sessions.browser_rules import NewBrowserSession
 from gamed.sessions.errors import SessionError
 from gamed.structs import Component, redacts
 

@@ -14,7 +14,8 @@ from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent
 from gamed.players.names import SignInMethod
 from gamed.saves.model import ExportedFile
-from gamed.sessions.credentials import AuthenticatedSession, BrowserInfo, SessionInfo
+from gamed.sessions.browser_rules import BrowserInfo
+from gamed.sessions.credentials import AuthenticatedSession, SessionInfo
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now, rfc3339

@@ -13,11 +13,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from gamed.crypto import DecryptionFailed, Keys, Purpose
+from gamed.crypto import DecryptionFailed, Keys, Purpose, base64url
 from gamed.saves.errors import SaveError
 from gamed.saves.model import version_number
 from gamed.saves.validation import check_slot
-from gamed.tokens import base64url
 
 ACCOUNT: Final = "/auth/account"
 SAVES: Final = f"{ACCOUNT}/saves"

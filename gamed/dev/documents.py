@@ -10,8 +10,8 @@ from typing import Any
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 
+from gamed.crypto import base64url
 from gamed.dev.clients import DISCORD, GOOGLE, SamplePerson
-from gamed.tokens import base64url
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"

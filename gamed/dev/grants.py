@@ -14,11 +14,10 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from msgspec import Struct
 
-from gamed.crypto import Random, Secret
+from gamed.crypto import Random, Secret, base64url
 from gamed.dev.clients import Client, EmulatedProvider, SamplePerson
 from gamed.structs import redacts
 from gamed.timestamps import Now
-from gamed.tokens import base64url
 
 KNOWN = {"response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method"}
 _CHALLENGE = compile(r"[A-Za-z0-9_-]{43}", ASCII)

@@ -4,12 +4,11 @@ from enum import Enum
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Keys, Purpose, Random, Secret
+from gamed.crypto import ENTROPY_BYTES, ID_BYTES, Index, Keys, Purpose, Random, Secret, base64url, public_id
 from gamed.login.transaction import LoginTransaction
 from gamed.providers.base import AuthorizationRequest
 from gamed.providers.messages import challenge_of, generate_nonce, generate_verifier
 from gamed.structs import redacts
-from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
 LIVE_ATTEMPTS = 5
 """The open attempts of one login; a sixth replaces the oldest."""

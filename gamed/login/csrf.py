@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from hmac import compare_digest
 from re import ASCII, compile
 
-from gamed.crypto import Index, Indexer, Purpose, Random
+from gamed.crypto import ENTROPY_BYTES, Index, Indexer, Purpose, Random, base64url
 from gamed.http.errors import HttpError
 from gamed.http.json_body import read_form
 from gamed.http.request import Request
 from gamed.structs import Component
-from gamed.tokens import ENTROPY_BYTES, base64url
 
 FIELD = "form"
 """The hidden field that proves that a form came from its own page."""

@@ -10,9 +10,21 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
+from gamed.crypto import (
+    ID_BYTES,
+    Index,
+    Indexer,
+    Keys,
+    MalformedToken,
+    Purpose,
+    Random,
+    Secret,
+    TokenType,
+    base64url,
+    parse_token,
+    public_id,
+)
 from gamed.structs import redacts
-from gamed.tokens import ID_BYTES, MalformedToken, TokenType, base64url, parse_token, public_id
 
 LOCAL = "local"
 """The provider name of logins in local mode."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from gamed.config.model import Mode, ReturnProofSetting
-from gamed.crypto import Secret
+from gamed.crypto import ENTROPY_BYTES, Secret, TokenType, generate_token
 from gamed.login.errors import (
     InvalidStart,
     LoginError,
@@ -23,7 +23,6 @@ from gamed.providers.base import ProviderUnavailable
 from gamed.sessions.errors import SessionError
 from gamed.sessions.service import SessionService
 from gamed.structs import Component, redacts
-from gamed.tokens import ENTROPY_BYTES, TokenType, generate_token
 
 
 @redacts("token")

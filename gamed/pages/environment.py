@@ -3,6 +3,7 @@
 Imported in the first idle moment after the start or by the first page (gamed.ops.late_modules), never by a command.
 """
 
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final
@@ -19,6 +20,12 @@ ICONS: Final = files("gamed.pages") / "icons"
 WHOLE_CHARACTERS: Final = 16
 FACES: Final = 8
 """The colours of the circles with a player's initial, .face-0 and on in style.css."""
+
+
+@cache
+def shared_environment() -> Environment:
+    """Return the environment of this process: nothing in it differs between two servers, and compiling takes 0.2 s."""
+    return new_environment()
 
 
 def new_environment() -> Environment:

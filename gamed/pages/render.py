@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -17,9 +17,6 @@ from gamed.config.model import Look, Mark
 from gamed.event_log import EventLog
 from gamed.pages.language import ENGLISH, Language
 from gamed.pages.model import PAGE_HEADERS, POLICY, Frame, Page
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 FOLDER: Final = files("gamed.pages")
 _log = EventLog(Logger())
@@ -34,7 +31,7 @@ class PageFailed(Exception):
 
 
 class PageRenderer:
-    """The templates of a process, with the owner's look; each is compiled at its first use, or before in prepare()."""
+    """The pages of a server, with the owner's look; a template is compiled at its first use, or before in prepare()."""
 
     def __init__(self, look: Look | None = None) -> None:
         # The sheet holds no `<` and no `&`: the one would end the element, and neither is escaped.
@@ -42,7 +39,6 @@ class PageRenderer:
         hashed = b64encode(sha256(self.style.encode()).digest()).decode()
         sources = f"style-src 'sha256-{hashed}'; img-src 'self'; "  # CSP 3, 8.3
         self.headers: Mapping[str, str] = {**PAGE_HEADERS, "Content-Security-Policy": POLICY.format(sources=sources)}
-        self._loaded: Environment | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -51,7 +47,9 @@ class PageRenderer:
 
     def prepare(self, name: str) -> None:
         """Compile a template, which takes 1 to 10 ms of the thread."""
-        self._environment().get_template(name)
+        from gamed.pages.environment import shared_environment
+
+        shared_environment().get_template(name)
 
     def render(self, shown: Page, frame: Frame, language: Language = ENGLISH) -> bytes:
         """Return the page in UTF-8; raise PageFailed, to be answered with 500, if its template fails."""
@@ -65,18 +63,11 @@ class PageRenderer:
     def _render(self, shown: Page, frame: Frame, language: Language) -> bytes:
         from markupsafe import Markup  # with Jinja2, whose import takes 21 ms and 1 MiB
 
-        from gamed.pages.environment import words
+        from gamed.pages.environment import shared_environment, words
 
-        template = self._environment().get_template(f"{shown.template}.html")
+        template = shared_environment().get_template(f"{shown.template}.html")
         own = {"style": Markup(self.style), "frame": frame, "server": frame.server}
         return template.render({**words(language, frame.now_ms), **shown.values, **own}).encode()
-
-    def _environment(self) -> "Environment":
-        if self._loaded is None:
-            from gamed.pages.environment import new_environment
-
-            self._loaded = new_environment()
-        return self._loaded
 
 
 def built_in_mark() -> Mark:

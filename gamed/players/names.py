@@ -9,10 +9,9 @@ from unicodedata import category, normalize
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Indexer, Purpose, Random, Secret
+from gamed.crypto import ID_BYTES, Index, Indexer, Purpose, Random, Secret, public_id
 from gamed.players.errors import DisplayNameInvalid, NameMalformed, PasswordMalformed
 from gamed.structs import redacts
-from gamed.tokens import ID_BYTES, public_id
 from gamed.visible_text import BLANK, EMOJI_STYLE, INVISIBLE, without_joiners, without_stray_joiners
 
 NAME_CHARACTERS = 32

@@ -14,12 +14,11 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 from msgspec import Struct
 
-from gamed.crypto import Secret
+from gamed.crypto import Secret, base64url
 from gamed.providers.base import ProviderError, ServerClockSkew
 from gamed.providers.messages import MAX_DEPTH
 from gamed.strict_json import JsonMalformed, parse_object
 from gamed.structs import redacts
-from gamed.tokens import base64url
 
 Key = RSAKey | ECKey
 RSA_BITS = range(2048, 4097)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 
 from msgspec import Struct, field
 
-from gamed.crypto import Random, Secret
+from gamed.crypto import Random, Secret, base64url
 from gamed.providers.base import (
     AuthorizationRequest,
     ProviderDenied,
@@ -23,7 +23,6 @@ from gamed.providers.base import (
     ProviderUnavailable,
 )
 from gamed.structs import redacts
-from gamed.tokens import base64url
 
 MAX_DEPTH = 16
 """The maximum nesting of a provider's JSON."""

@@ -7,11 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from gamed.crypto import Random
+from gamed.crypto import Random, base64url
 from gamed.http.conditional import EntityTag
 from gamed.saves.errors import InvalidSaveRequest
 from gamed.saves.limits import VERSION_BYTES, Usage, counted_bytes
-from gamed.tokens import base64url
 
 
 class VersionKind(StrEnum):

@@ -8,15 +8,8 @@ from collections.abc import Sequence
 
 from gamed.crypto import Index, Indexer, Purpose, Secret
 from gamed.database.connection import Connection, is_storable
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import (
-    BROWSER_IDLE_MS,
-    BROWSER_TOTAL_MS,
-    MAX_SESSIONS,
-    AuthenticatedSession,
-    BrowserInfo,
-    NewBrowserSession,
-)
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BROWSER_TOTAL_MS, BrowserInfo, BrowserName, NewBrowserSession
+from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 
 TOUCH_MS = 60_000

@@ -1,5 +1,9 @@
 """The credentials of a session are an access token and a refresh credential, issued as a pair.
 
+Each rotation starts one more generation of the session. A credential belongs to the generation that it was generated
+for, so "current", "immediate predecessor" and "older" in the refresh table of docs/internals/rules.md are the newest
+generation, the one before it, and all generations before that one.
+
 A malformed credential of a request is rejected here, before the server reads a database (docs/protocol.md: Sessions).
 
 See SPEC 5/5; docs/protocol.md: Conventions.
@@ -8,30 +12,40 @@ See SPEC 5/5; docs/protocol.md: Conventions.
 import struct
 from binascii import a2b_base64
 from collections.abc import Callable
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.config.model import SessionLifetimes
-from gamed.crypto import Keys, Random, Secret
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
-from gamed.structs import Component, redacts
+from gamed.crypto import (
+    ENTROPY_BYTES,
+    ID_BYTES,
+    Keys,
+    MalformedToken,
+    Random,
+    Secret,
+    TokenType,
+    generate_token,
+    parse_token,
+    public_id,
+)
+from gamed.sessions.errors import RefreshInvalid, SessionError, TokenInvalid, TokenMissing
+from gamed.structs import Component
 from gamed.timestamps import seconds_until
-from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, generate_token, parse_token, public_id
 
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
 RECENT_MS = 10 * 60_000
 """How long after a sign-in a session may start what cannot be undone (docs/protocol.md: Accounts)."""
-BROWSER_IDLE_MS = 30 * 60_000
-"""A browser session ends this long after its last request."""
-BROWSER_TOTAL_MS = 12 * 3600_000
-"""A browser session ends this long after its sign-in."""
-_BROWSER_TOKEN = TokenType.BROWSER_SESSION.encode()
-_BROWSER_ID = "brs"
+SHARED_STORE_MS = 30_000
+"""How long after a successor's first delivery its predecessor still gets it, although the successor is in use:
+two processes of one player that share one stored credential may both have sent the predecessor.
+
+A client refreshes up to 30 seconds before the access token expires, so both do it within that time. A thief who has a
+copy gets no more by it than before: two holders of one session, until one of them refreshes again.
+"""
 TICK_BYTES = 2
 TICK_MS = 8
 """Credentials that are issued in one of these steps begin with the same two bytes, the rest is random. The shorter the
@@ -75,6 +89,72 @@ class CredentialPair(Struct, frozen=True):
     refresh: Secret
     access_expires_ms: int
     refresh_expires_ms: int
+
+
+class RotationDecision(Enum):
+    """The server's decision about a refresh credential."""
+
+    ROTATE = "start a new generation"
+    REPEAT = "return the newest generation once more"
+    REUSED = "end the session: a second client holds a copy"
+    EXPIRED = "reject: the credential or the session has expired"
+    REVOKED = "reject: the session has ended"
+
+
+class RotationState(Struct, frozen=True):
+    """The newest generation of a session; instants in epoch milliseconds."""
+
+    generation: int
+    rotated_ms: int
+    """When this generation was first delivered; a repeated delivery does not change it."""
+    used: bool
+    """True once a client has sent one of its credentials: the access token anywhere, or the refresh credential."""
+    revoked: bool
+    ends_ms: int | None
+    """When the session reaches its maximum age; None without one."""
+
+    def rotated(self, now_ms: int) -> "RotationState":
+        """Return the next generation, delivered now and not used yet."""
+        return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
+
+
+def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
+    """Decide what a credential of `generation` that expires at `expires_ms` gets.
+
+    The order matters: an ended session stays ended. An expired credential gives its holder nothing, so it does not end
+    the session of a player whose device was restored from an old backup.
+    """
+    if state.revoked:
+        return RotationDecision.REVOKED
+    if now_ms >= expires_ms or (state.ends_ms is not None and now_ms >= state.ends_ms):
+        return RotationDecision.EXPIRED
+    if generation == state.generation:
+        return RotationDecision.ROTATE
+    # While the newest generation is unused, its client may never have got it: the answer was lost on the way. Sending
+    # the newest or an older one proves that a successor arrived, so only a copy can still send what it replaced.
+    if generation == state.generation - 1 and (not state.used or now_ms - state.rotated_ms <= SHARED_STORE_MS):
+        return RotationDecision.REPEAT
+    return RotationDecision.REUSED
+
+
+class Refreshed(Struct, frozen=True):
+    """The credentials that a refresh returns, whether they are new or repeated."""
+
+    session_id: str
+    pair: CredentialPair
+
+
+class RefreshRejected(Struct, frozen=True):
+    """A rejected refresh credential, with the reason.
+
+    It is a return value: an exception would roll back the end of a session whose credential was reused.
+    """
+
+    error: type[SessionError]
+    ended: str | None = None
+    """The player whose session was ended because of this credential."""
+    session_id: str | None = None
+    """That session."""
 
 
 class _ClientWords(Struct, frozen=True):
@@ -159,29 +239,6 @@ def tick_of(credential: Secret) -> int:
     return int.from_bytes(a2b_base64(credential.reveal()[4:8].translate(_STANDARD))[:TICK_BYTES], "big")
 
 
-@redacts("token")
-class NewBrowserSession(Struct, frozen=True):
-    """The id and the token of a browser session that a sign-in would open; the token is the browser's cookie."""
-
-    session_id: str
-    token: Secret
-    browser: BrowserName
-
-    @classmethod
-    def generate(cls, random: Random, browser: BrowserName) -> "NewBrowserSession":
-        token = generate_token(TokenType.BROWSER_SESSION, random(ENTROPY_BYTES))
-        return cls(public_id(_BROWSER_ID, random(ID_BYTES)), token, browser)
-
-
-def is_browser_token(token: Secret) -> bool:
-    """Return whether a well-formed token is one of a browser session."""
-    return token.reveal().startswith(_BROWSER_TOKEN)
-
-
-def is_browser_session(session_id: str) -> bool:
-    return session_id.startswith(f"{_BROWSER_ID}_")
-
-
 class CredentialIssuer(Component, frozen=True, kw_only=True):
     """The keys, the lifetimes and the random source that credentials are generated, found and sealed with."""
 
@@ -256,17 +313,6 @@ class SessionInfo(Struct, frozen=True):
     client: str
 
 
-class BrowserInfo(Struct, frozen=True):
-    """A browser session in its player's list; instants in epoch milliseconds."""
-
-    session_id: str
-    browser: BrowserName
-    created_ms: int
-    last_used_ms: int
-    """The last request, to the minute."""
-    provider: str
-
-
 def bearer(single: Callable[[str], str | None]) -> str | None:
     """Return the credential of the one Authorization field with the scheme Bearer, not validated, or None.
 
@@ -288,16 +334,6 @@ def parse_access_token(text: str | None) -> Secret:
         raise TokenMissing
     try:
         return parse_token(TokenType.ACCESS_TOKEN, text)
-    except MalformedToken:
-        raise TokenInvalid from None
-
-
-def parse_browser_token(text: str | None) -> Secret:
-    """Return the token of a browser's cookie; raise TokenMissing for None, and TokenInvalid if it is malformed."""
-    if text is None:
-        raise TokenMissing
-    try:
-        return parse_token(TokenType.BROWSER_SESSION, text)
     except MalformedToken:
         raise TokenInvalid from None
 

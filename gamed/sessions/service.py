@@ -22,13 +22,13 @@ from gamed.database.errors import DatabaseCorrupt, DatabaseError, DiskFull
 from gamed.sessions.credentials import (
     AuthenticatedSession,
     LogoutScope,
+    RefreshRejected,
     SessionInfo,
     parse_access_token,
     parse_refresh_credential,
     response_members,
 )
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
-from gamed.sessions.rotation import RefreshRejected
 from gamed.sessions.store import SessionStore
 from gamed.structs import Component
 from gamed.timestamps import Now

@@ -18,12 +18,18 @@ from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players.tables import State
 from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions import tables
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS
 from gamed.sessions.credentials import (
-    BROWSER_IDLE_MS,
+    SHARED_STORE_MS,
     AuthenticatedSession,
     CredentialIssuer,
     LogoutScope,
+    Refreshed,
+    RefreshRejected,
+    RotationDecision,
+    RotationState,
     SessionInfo,
+    decide,
     from_bytes,
     generate_pair,
     renew_access,
@@ -38,14 +44,6 @@ from gamed.sessions.errors import (
     SessionError,
     SessionRevoked,
     TokenInvalid,
-)
-from gamed.sessions.rotation import (
-    SHARED_STORE_MS,
-    Refreshed,
-    RefreshRejected,
-    RotationDecision,
-    RotationState,
-    decide,
 )
 from gamed.sessions.tables import DAY_MS
 from gamed.structs import Component, redacts

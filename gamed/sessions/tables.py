@@ -9,13 +9,12 @@ from contextlib import suppress
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
 from gamed.database.connection import Connection, is_storable, rows_in
 from gamed.sessions import browser_tables
+from gamed.sessions.browser_rules import is_browser_session, is_browser_token
 from gamed.sessions.credentials import (
     MAX_SESSIONS,
     AuthenticatedSession,
     CredentialPair,
     SessionInfo,
-    is_browser_session,
-    is_browser_token,
     tick_of,
     with_device_name,
 )

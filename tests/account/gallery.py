@@ -28,8 +28,8 @@ from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import BrowserInfo, SessionInfo
+from gamed.sessions.browser_rules import BrowserInfo, BrowserName
+from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 from tests.owner import gallery as owner_gallery

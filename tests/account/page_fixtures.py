@@ -1,6 +1,5 @@
 """The player's own page with all routes that it shares data with, and browsers that visit it."""
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +21,7 @@ from gamed.sessions.tables import open_session
 from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD
+from tests.support.folders import unused_path
 from tests.support.http import Answer, Browser
 
 HOME = "/auth/account"
@@ -96,7 +96,7 @@ class AccountCase(ProviderCase):
         self.browser = self.new_account_browser()
 
     def more_routes(self, service: ServiceContext, pages: PageResponder) -> list[RouteGroup]:
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         (folder / "tmp").mkdir(parents=True)
         game = replace(service.settings.game, saves=self.save_limits)
         service = replace(service, settings=replace(service.settings, data=folder, game=game))

@@ -18,9 +18,9 @@ from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
-from gamed.sessions.browser_rules import BrowserName
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BrowserName, NewBrowserSession
 from gamed.sessions.browser_tables import open_browser
-from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS, NewBrowserSession
+from gamed.sessions.credentials import RECENT_MS
 from gamed.timestamps import rfc3339
 from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fake_provider import GOOGLE

@@ -13,8 +13,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.errors import LinkEnded
 from gamed.players.names import new_player_id
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import BROWSER_IDLE_MS, NewBrowserSession
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BrowserName, NewBrowserSession
 from gamed.sessions.store import LINK_RETAINED_MS, delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page

@@ -12,7 +12,7 @@ from gamed.login.keys import LoginLookup
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
 from gamed.sessions.store import delete_old_sessions
 from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.browser_fake_provider import GOOGLE

@@ -12,6 +12,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account import store as player_store
+from gamed.account.build import build_account
 from gamed.account.service import Removal
 from gamed.config.game import SaveLimits
 from gamed.crypto import Index
@@ -24,11 +25,9 @@ from gamed.saves import version_tables, write_store
 from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, WriteResult
 from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer
-from gamed.sessions.rotation import Refreshed
+from gamed.sessions.credentials import MAX_SESSIONS, TICK_MS, CredentialIssuer, Refreshed
 from gamed.sessions.store import refresh
 from tests.account.killed_command import KEYS
-from tests.account.test_routes import removals_of
 from tests.cli.process import ROOT, environment
 from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
@@ -127,7 +126,8 @@ class FolderCase(SynchronousTestCase):
     def resume(self) -> Databases:
         """Resume removals as the service does at its start."""
         databases = file_databases(self, data=self.data)
-        self.successResultOf(ensureDeferred(removals_of(SessionServer(databases), databases).resume()))
+        server = SessionServer(databases)
+        self.successResultOf(ensureDeferred(build_account(server.context, server.revoked.append).removals.resume()))
         return databases
 
 

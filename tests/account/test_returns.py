@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 from gamed.account import sentences
 from gamed.account.return_rules import KEPT_MS, AccountReturn, return_to_form, return_to_page
 from gamed.players import tables as player_tables
-from gamed.sessions.credentials import BROWSER_IDLE_MS, RECENT_MS
+from gamed.sessions.browser_rules import BROWSER_IDLE_MS
+from gamed.sessions.credentials import RECENT_MS
 from tests.account.page_fixtures import BERT, HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import PASSWORD, PASSWORD_HASH

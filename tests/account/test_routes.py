@@ -1,39 +1,26 @@
 """The routes of a player's own account answer as the protocol says (docs/protocol.md: Accounts)."""
 
 from msgspec.json import encode
+from msgspec.structs import replace
 
+from gamed.account.build import build_account
 from gamed.account.routes import PlayerRoutes
-from gamed.account.service import AccountService, RemovalService
-from gamed.account.store import PlayerStore
 from gamed.crypto import Index, Purpose
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable
 from gamed.players import tables as player_tables
 from gamed.players.names import SignInMethods, fold
-from gamed.saves.erase_store import EraseStore
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.saves.helpers import ABSENT, SaveCase
-from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
-from tests.sessions.server import SessionServer
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.databases import file_databases
 from tests.support.http import Answer, Browser
 
 DISCORD, GOOGLE, GONE = (Index(bytes([number]) * 32) for number in (1, 2, 3))
 MINUTE_MS = 60_000
 LOCAL = "/auth/identities/local"
-
-
-def removals_of(server: SessionServer, stores: Databases) -> RemovalService:
-    """Return the removal service as the service builds it."""
-    players = PlayerStore(reads=stores.reads, writes=stores.auth, keys=server.issuer.keys)
-    return RemovalService(
-        records=players,
-        saves=EraseStore(databases=stores, random=Counting()),
-        now_ms=lambda: server.now_ms,
-        audit=server.audit,
-    )
 
 
 class AccountCase(SaveCase):
@@ -44,16 +31,9 @@ class AccountCase(SaveCase):
     def setUp(self) -> None:
         super().setUp()
         server = self.server
-        players = PlayerStore(reads=self.stores.reads, writes=self.stores.auth, keys=server.issuer.keys)
-        self.removals = removals_of(server, self.stores)
-        account = AccountService(
-            store=players,
-            removals=self.removals,
-            revoked=server.revoked.append,
-            methods=self.ways,
-            now_ms=lambda: server.now_ms,
-            audit=server.audit,
-        )
+        built = build_account(server.context, server.revoked.append)
+        self.removals = built.removals
+        account = replace(built.account, methods=self.ways)
         groups = [PlayerRoutes(sessions=server.sessions, account=account, detached=self.tasks), self.routes]
         groups.append(SessionRoutes(sessions=server.sessions, detached=self.tasks))
         self.browser = Browser(groups, clock=self.clock, now_ms=lambda: server.now_ms)

@@ -18,6 +18,7 @@ from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
 from gamed.http.settings import HttpSettings
 from gamed.sessions.service import SessionService
+from tests.support.folders import unused_path
 from tests.support.http import BASE_HOST, Answer, Browser
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class ServingCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.folder = Folder(Path(self.mktemp()).absolute() / "assets")
+        self.folder = Folder(unused_path(self) / "assets")
         self.browser = self.new_browser()
 
     def new_browser(self, players: SessionService | None = None, origins: frozenset[str] = frozenset()) -> Browser:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 from hashlib import sha256
-from pathlib import Path
 from typing import ClassVar
 
 from tests.assets.serving_fixtures import Folder
@@ -12,6 +11,7 @@ from tests.e2e.service import ROOT
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 
 LOCK_WAIT_SECONDS = 60
 PACK = bytes(range(256)) * 4096
@@ -59,7 +59,7 @@ class GuideTests(ServiceCase):
     @covers("1/3")
     def test_behind_proxies(self) -> None:
         """Bytes, parts, conditions and fields pass both proxies unchanged and uncompressed."""
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         for proxy in in_front(self, folder, f"127.0.0.1:{self.service.port}"):
             for name in ("stable", self.release):
                 self.downloads(proxy, f"/assets/{name}/data/level1.pck", PACK)

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, TypeVar
 
 from cryptography.x509 import DNSName
@@ -27,6 +26,7 @@ from gamed.http.server import build_server
 from gamed.http.settings import HttpSettings
 from tests.assets.serving_fixtures import NOW_MS, Folder
 from tests.support.certificates import certificate
+from tests.support.folders import unused_path
 from tests.support.http import Lines
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def fetched(line: socket.socket, fields: bytes = b"", *, slow: bool = False) -> 
 
 class FilesCase(TestCase):
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.folder.mkdir(parents=True)
         self.assets = Folder(self.folder / "assets")
         self.assets.publish("stable", {"pack": DATA})

@@ -14,6 +14,7 @@ from bench.rounds import Outcome, Ratio
 from bench.rows import PEER_ROWS, ROWS, Row, Side
 from bench.servers import pocketbase_program
 from bench.wrk import Load, Measured
+from tests.support.folders import unused_path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300
@@ -22,7 +23,7 @@ SECONDS = 300
 class SmokeTests(SynchronousTestCase):
     def test_every_path_is_measured(self) -> None:
         """`python -m bench --smoke` runs real servers and wrk, and reports a figure for each path."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         words = [sys.executable, "-m", "bench", "--smoke", "--json", str(found)]
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])

@@ -16,6 +16,7 @@ from bench.where import ENOUGH, KERNEL, REST, THREADS, Spent, part_of, parts
 from bench.workers import Turns
 from bench.worst_day import ATTACKS, MIXES
 from bench.wrk import Measured
+from tests.support.folders import unused_path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
@@ -26,7 +27,7 @@ READING = f"{REACTOR};doRead (twisted/internet/tcp.py);dataReceived (gamed/http/
 class GrowthTests(SynchronousTestCase):
     def test_every_size_is_measured(self) -> None:
         """`python -m bench.growth --smoke`: each path at each size, and games that wait."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         words = [sys.executable, "-m", "bench.growth", "--smoke", "--json", str(found)]
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
@@ -51,7 +52,7 @@ class GrowthTests(SynchronousTestCase):
 class WorkersTests(SynchronousTestCase):
     def test_both_are_measured(self) -> None:
         """`python -m bench.workers --smoke` measures one process and two workers, and reports their ratio."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         paths = ["--only", "read", "--only", "put-16"]
         words = [sys.executable, "-m", "bench.workers", "--smoke", *paths, "--json", str(found)]
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
@@ -87,7 +88,7 @@ class StoresTests(SynchronousTestCase):
 
     def test_both_are_measured(self) -> None:
         """`python -m bench.stores --smoke` measures SQLite, and one and two processes on PostgreSQL."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         self.run_bench("bench.stores", "--only", "read", "--json", str(found))
         [path] = json.loads(found.read_text())["paths"]
         [figures] = path["rounds"]
@@ -104,7 +105,7 @@ class StoresTests(SynchronousTestCase):
 
     def test_moves(self) -> None:
         """`python -m bench.moves --smoke` moves a store there and back, and kills the command once on both ways."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         self.run_bench("bench.moves", "--json", str(found))
         ways = json.loads(found.read_text())["ways"]
         self.assertEqual([way["name"] for way in ways], ["there", "back"])
@@ -116,7 +117,7 @@ class StoresTests(SynchronousTestCase):
 class WorstDayTests(SynchronousTestCase):
     def test_both_are_measured(self) -> None:
         """`python -m bench.worst_day --smoke` simulates, attacks and measures on both stores."""
-        found = Path(self.mktemp()).absolute()
+        found = unused_path(self)
         words = [sys.executable, "-m", "bench.worst_day", "--smoke", "--json", str(found)]
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])

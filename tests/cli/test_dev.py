@@ -7,7 +7,6 @@ import time
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from tempfile import gettempdir
 
 from click.testing import CliRunner
 
@@ -36,6 +35,9 @@ class DevTests(CommandTestCase):
 
     def test_runs(self) -> None:
         """Both answer, it says where, and SIGTERM ends both with 0; a temporary folder is gone then."""
+        temporary = self.folder / "temporary"
+        temporary.mkdir()
+        self.environ["TMPDIR"] = str(temporary)
         process, port, provider_port = self.dev()
         self.assertEqual(get(port, "/auth/config"), (200, b'{"mode":"oauth","providers":["discord","google"]}'))
         status, document = get(provider_port, "/.well-known/openid-configuration")
@@ -51,7 +53,7 @@ class DevTests(CommandTestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         [line] = [line for line in said.splitlines() if line.startswith("  folder ")]
         folder = Path(line.split()[1])
-        self.assertEqual(folder.parent, Path(gettempdir()))
+        self.assertEqual(folder.parent, temporary)
         self.assertTrue(folder.is_dir())
         self.assertEqual(self.stop(process), 0, self.output())
         self.assertFalse(folder.exists())

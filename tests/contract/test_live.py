@@ -21,6 +21,7 @@ from tests.e2e.client import write_game
 from tests.e2e.service import ROOT, Service
 from tests.support.covers import covers
 from tests.support.examples import AMOUNT, FEW, examples
+from tests.support.folders import unused_path
 
 EXAMPLES = examples(few=2, many=300)
 """Generated requests per operation and phase, besides the examples and the coverage of the schemas."""
@@ -37,7 +38,7 @@ class LiveTests(ServiceCase):
     config = live.CONFIG
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.service = Service(self.folder, self.config, self.environ)
         write_game(self.service, **live.GAME)
         self.addCleanup(self._end)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
 from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -11,6 +10,7 @@ from gamed.config.settings import Intervals
 from tests.e2e.chromium import Window
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_client as gc
 
 NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
@@ -50,7 +50,7 @@ class ServiceCase(SynchronousTestCase):
     """None for `gamed serve` itself, with its usual intervals."""
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.service = Service(self.folder, self.config, self.environ, forked=self.forked, intervals=self.intervals)
         self.addCleanup(self._end)
         self.service.start()

@@ -4,7 +4,6 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Mapping
-from pathlib import Path
 from secrets import token_bytes
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from tests.e2e.postgresql_load import Client, Refresher, Saver, Starter, wait_un
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
 from tests.processes.cases import NO_LIMITS
+from tests.support.folders import unused_path
 from tests.support.ports import free_port
 from tests.support.postgresql import PASSWORD, Cluster
 
@@ -53,7 +53,7 @@ class PostgresqlServiceCase(SynchronousTestCase):
         config = {"mode": "local", "session": {"access_ttl": "24h"}, "limits": NO_LIMITS, **store}
         environ = {"STORE_PASSWORD": PASSWORD, "MASTER_KEY": b64encode(token_bytes(32)).decode()}
         admin = f"--admin=tcp:{self.admin_port if other is None else free_port()}:interface=127.0.0.1"
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         service = Service(folder, config, environ if other is None else other.environ, arguments=[admin])
         write_game(service, writes_per_minute=0, keep_versions=1000, slots=1000, min_free_bytes=0)
         return service

@@ -4,7 +4,6 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from pathlib import Path
 from re import escape
 from typing import ClassVar
 from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
@@ -17,6 +16,7 @@ from tests.e2e.cases import QUICK, Player, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.recorder import Exchange, Recorder
 from tests.e2e.service import Service, free_port
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_client as gc
 
 KEY = b64encode(sha256(b"the master key of these tests").digest()).decode()
@@ -169,7 +169,7 @@ class ProviderCase(ServiceCase):
 
     def prepare(self) -> None:
         """Prepare everything but the service's configuration and its start."""
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         variables = {stand.variable: self.secret for stand in self.stands}
         self.service = Service(
             self.folder, None, {"GAMED_MASTER_KEY": KEY, **variables}, forked=self.forked, intervals=self.intervals

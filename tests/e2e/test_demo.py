@@ -15,6 +15,31 @@ from tests.e2e.other_origin import installed
 
 SIDES = ("mine", "theirs")
 AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"
+HOLD_MS = 2500
+HOLD = """async (milliseconds) => {
+  const found = (await indexedDB.databases()).find(({ name }) => name.includes("/tab-1/"))
+  const database = await new Promise((resolve) => {
+    const opening = indexedDB.open(found.name)
+    opening.onsuccess = () => resolve(opening.result)
+  })
+  const names = [...database.objectStoreNames]
+  const until = Date.now() + milliseconds
+  const read = (transaction) => {
+    if (Date.now() > until) return database.close()
+    transaction.objectStore(names[0]).count().onsuccess = () => read(transaction)
+  }
+  read(database.transaction(names, "readwrite"))
+}"""
+"""Keeps the transactions of the tab's saves waiting for so long."""
+STATES = """(milliseconds) => new Promise((resolve) => {
+  const seen = new Set()
+  const until = Date.now() + milliseconds
+  const look = () => {
+    seen.add(document.querySelector("#state").textContent)
+    Date.now() > until ? resolve([...seen]) : setTimeout(look, 20)
+  }
+  look()
+})"""
 SERVED = ("--static", "examples/garden", "--static", "clients/js", "--assets", "examples/garden/assets")
 
 
@@ -117,6 +142,19 @@ class DemoTests(CommandTestCase):
             meta = json.load(connection.getresponse())["saves"][0]["meta"]
         self.assertGreaterEqual(meta.pop("playtime_seconds"), 1)
         self.assertEqual(meta, {"title": "0 flowers, 1 growing, 0 picked", "place": "Meadow"})
+        self.assertEqual(self.errors, [])
+
+    def test_slow_disk(self) -> None:
+        """The page says "Saved" only once the garden on the screen is: not while the browser still writes it."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.press(tab, 1)
+        self.says(tab, "Saved")
+        self.does(lambda: tab.evaluate(HOLD, HOLD_MS))
+        self.press(tab, 2)
+        seen = self.does(lambda: tab.evaluate(STATES, HOLD_MS - 500))
+        self.assertEqual(seen, ["Saving"])
+        self.says(tab, "Saved")
         self.assertEqual(self.errors, [])
 
     def test_whole(self) -> None:

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.e2e.client import CONFIG, Keeper, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
+from tests.support.folders import unused_path
 
 MIB = 2**20
 VERSIONS = 4
@@ -27,7 +28,7 @@ class ExportTest(SynchronousTestCase):
     """One player with 64 MiB in four versions."""
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.service = Service(self.folder, CONFIG)
         self.addCleanup(self.service.close)
         write_game(self.service, writes_per_minute=0, min_free_bytes=0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -10,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.connection import STATE
 from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
+from tests.support.folders import unused_path
 from tests.support.stores import POSTGRESQL, connect, fill_disk
 
 LIMIT = 64 * 1024
@@ -36,7 +36,7 @@ class FailingDisk(SynchronousTestCase):
 
         Saves are readable meanwhile. The first write that succeeds ends it; the next error is logged again.
         """
-        service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        service = Service(unused_path(self), CONFIG)
         self.addCleanup(service.close)
         write_game(service, writes_per_minute=0, min_free_bytes=0)
         service.start()

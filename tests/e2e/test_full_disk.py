@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -14,6 +13,7 @@ from gamed.service import FIRST_USES_SECONDS
 from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
+from tests.support.folders import unused_path
 from tests.support.stores import sqlite_files
 
 SIZE = "16m"
@@ -27,7 +27,7 @@ ENOUGH = 400
 @sqlite_files("a data folder on a full disk; tests.e2e.test_postgresql_outages has PostgreSQL's")
 class FullDisk(SynchronousTestCase):
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.service = Service(self.folder, CONFIG)
         self.service.data.mkdir(mode=0o700)
         self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.service.data)], check=True)

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import PATIENCE_SECONDS, ask
 from tests.support.examples import examples
+from tests.support.folders import unused_path
 
 ROUNDS = examples(few=3, many=25)
 SLOTS = 64
@@ -107,7 +107,7 @@ class Device(Struct):
 
 class KilledCommits(SynchronousTestCase):
     def setUp(self) -> None:
-        self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        self.service = Service(unused_path(self), CONFIG)
         self.addCleanup(self.service.close)
         write_game(self.service, writes_per_minute=0, min_free_bytes=0)
         self.service.start()

@@ -3,7 +3,6 @@
 import http.client
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from random import Random
 from threading import Event, Thread
 
@@ -14,6 +13,7 @@ from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer
 from tests.support.examples import examples
+from tests.support.folders import unused_path
 
 ROUNDS = examples(few=9, many=50)
 MOST_ANSWERS = 33
@@ -154,7 +154,7 @@ def number_in(etag: str) -> int:
 
 class KilledSaves(SynchronousTestCase):
     def setUp(self) -> None:
-        self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        self.service = Service(unused_path(self), CONFIG)
         self.addCleanup(self.service.close)
         write_game(self.service, writes_per_minute=0, keep_versions=1000, slots=1000, min_free_bytes=0)
         self.service.start()

@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 from time import sleep
 
@@ -11,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
+from tests.support.folders import unused_path
 
 SETTLED_SECONDS = 1.5
 """After this time since a wait began the service has read both files."""
@@ -20,7 +20,7 @@ WAIT_SECONDS, SOON_SECONDS = 60, 40
 
 class Waits(SynchronousTestCase):
     def setUp(self) -> None:
-        self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        self.service = Service(unused_path(self), CONFIG)
         self.addCleanup(self.service.close)
         write_game(self.service, wait_seconds=WAIT_SECONDS)
         self.service.start()

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 
+from gamed.crypto import base64url
 from gamed.outcomes import LoginFailure
 from gamed.providers.client import TIMEOUT_SECONDS
-from gamed.tokens import base64url
 from tests.hostile.fake_provider import (
     ABSENT,
     ACCESS,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Registration
-from gamed.crypto import Secret
+from gamed.crypto import Secret, TokenType
+from gamed.crypto import generate_token as mint_token
 from gamed.login import collect_rules
 from gamed.login import keys as login_keys
 from gamed.login.collect_rules import CollectResult
@@ -25,8 +26,6 @@ from gamed.login.keys import (
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginStage, ProofMethod
 from gamed.outcomes import LoginFailure
 from gamed.sessions.credentials import SessionPolicy, generate_pair, to_bytes
-from gamed.tokens import TokenType
-from gamed.tokens import generate_token as mint_token
 from tests.login.examples import START_MS, CountingRandom, a_login, keys
 from tests.support.covers import covers
 from tests.support.effort import growth

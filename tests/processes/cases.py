@@ -5,7 +5,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from typing import ClassVar
 from urllib.parse import urlencode, urlsplit
@@ -22,6 +21,7 @@ from tests.login.browser_fixtures import Page
 from tests.login.test_browser_routes import code
 from tests.processes.wire import KeptConnection, Request, bearer, json_request, together
 from tests.support.examples import examples
+from tests.support.folders import unused_path
 from tests.support.ports import free_port
 from tests.support.stores import with_store
 
@@ -52,7 +52,7 @@ class SharedCase(SynchronousTestCase):
     count = 2
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.admin_ports = [free_port() for _ in range(self.count)]
         self.servers = [self.make_server(number) for number in range(self.count)]
         self.addCleanup(self._end)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from msgspec import Struct
 
-from gamed.tokens import base64url
+from gamed.crypto import base64url
 
 CLIENT_ID = "client:7"
 

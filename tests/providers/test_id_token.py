@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.providers import accepted_issuers
-from gamed.crypto import Secret
+from gamed.crypto import Secret, base64url
 from gamed.providers.base import ProviderError, ProviderFailure, ServerClockSkew
 from gamed.providers.id_token import (
     MAX_BYTES,
@@ -25,7 +25,6 @@ from gamed.providers.id_token import (
     validate_claims,
     validate_keys,
 )
-from gamed.tokens import base64url
 from tests.providers.signing import ES, RSA, RSA_NEW, Signer, claims_of, compact, ec, hs256
 from tests.support.covers import covers
 

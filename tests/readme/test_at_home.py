@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 from shutil import copyfile
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -13,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.e2e.service import ROOT, Service
 from tests.proxies.programs import START_SECONDS, program
 from tests.readme.test_transcript import bash
+from tests.support.folders import unused_path
 from tests.support.ports import free_port
 from tests.test_guides import configured
 from tests.test_page_commands import blocks
@@ -37,7 +37,7 @@ def marked() -> list[str]:
 
 class AtHomeTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.here, self.sample, self.check = marked()
 
     def serve(self, **config: object) -> Service:

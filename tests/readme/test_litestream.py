@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, START_SECONDS, STOP_SECONDS, Service
 from tests.readme.test_transcript import bash
+from tests.support.folders import unused_path
 from tests.support.stores import sqlite_files
 from tests.test_page_commands import blocks
 
@@ -33,7 +34,7 @@ def of_language(language: str) -> list[str]:
 @sqlite_files("Litestream copies SQLite's files")
 class LitestreamTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         [config] = [text for text in of_language("json") if "checkpoints" in text]
         self.service = Service(self.folder, json.loads(config))
         self.addCleanup(self.service.close)

@@ -1,12 +1,12 @@
 """The commands of some owners' pages work in the order of the pages."""
 
 import sys
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, Service
 from tests.readme.test_transcript import bash
+from tests.support.folders import unused_path
 from tests.test_page_commands import blocks
 
 
@@ -18,7 +18,7 @@ def marked(page: str) -> list[str]:
 
 class OwnerPagesTests(SynchronousTestCase):
     def setUp(self) -> None:
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         self.service = Service(folder)
         self.addCleanup(self.service.close)
         self.service.start()

@@ -5,7 +5,6 @@ import shutil
 import sys
 from base64 import b64encode
 from http.client import HTTPConnection
-from pathlib import Path
 
 import psycopg
 from cryptography.x509 import DNSName
@@ -17,6 +16,7 @@ from gamed.config.authentication import load
 from tests.e2e.service import ROOT, START_SECONDS, Service
 from tests.readme.test_transcript import bash
 from tests.support.certificates import certificate
+from tests.support.folders import unused_path
 from tests.support.postgresql import PASSWORD, ROLE, SUPERUSER, Cluster, programs
 from tests.test_guides import blocks as blocks_of
 from tests.test_page_commands import blocks
@@ -65,7 +65,7 @@ class MovingTests(SynchronousTestCase):
         self.cluster = Cluster(tcp=True)
         self.addCleanup(self.cluster.close)
         self.cluster.execute(f"DROP ROLE {ROLE}")
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.service = self.machine("one")
         found = blocks(PAGE, (ROOT / PAGE).read_text("utf-8"))
         marked = [block.text for block in found if block.how == "run by" and block.word == __name__]

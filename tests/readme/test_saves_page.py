@@ -2,13 +2,13 @@
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.client import gamed
 from tests.e2e.service import ROOT, Service
 from tests.readme.test_transcript import BLOCK, MARK, Step, bash
+from tests.support.folders import unused_path
 
 
 def printed_steps() -> list[Step]:
@@ -19,7 +19,7 @@ def printed_steps() -> list[Step]:
 class SavesPageTests(SynchronousTestCase):
     def test_commands(self) -> None:
         """Each block, run by bash in the page's order, says what the page says."""
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         service = Service(folder)
         self.addCleanup(service.close)
         service.start()

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, Service
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 
 PORT = "127.0.0.1:8080"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -88,7 +89,7 @@ class ReadmeTests(SynchronousTestCase):
 
     def service(self) -> Service:
         """A server in a folder of this test."""
-        service = Service(Path(self.mktemp()).absolute())
+        service = Service(unused_path(self))
         self.addCleanup(service.close)
         return service.start()
 

@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from tests.sessions.fixtures import ANNA, Counting
 from tests.sessions.server import SessionServer, text
 from tests.support.components import service_context
 from tests.support.databases import InlineReactor, memory_databases
+from tests.support.folders import unused_path
 from tests.support.http import Answer, Browser
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class SaveCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.folder = Path(self.mktemp()).absolute() / "tmp"
+        self.folder = unused_path(self) / "tmp"
         self.folder.mkdir(parents=True)
         self.stores = self.make_stores()
         self.free = 2**40

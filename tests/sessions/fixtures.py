@@ -5,7 +5,7 @@ from itertools import count
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.crypto import Keys, Secret
+from gamed.crypto import Keys, Secret, TokenType, generate_token
 from gamed.database.connection import AUTH, Connection
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
@@ -14,12 +14,12 @@ from gamed.sessions.credentials import (
     AuthenticatedSession,
     CredentialIssuer,
     CredentialPair,
+    Refreshed,
+    RefreshRejected,
     SessionPolicy,
     generate_pair,
     new_session_id,
 )
-from gamed.sessions.rotation import Refreshed, RefreshRejected
-from gamed.tokens import TokenType, generate_token
 from tests.support.stores import open_database
 
 NOW_MS = 1_800_000_000_000

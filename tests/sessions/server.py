@@ -45,9 +45,9 @@ class SessionServer:
         random = Counting()
         keys = Keys.of(Secret(bytes(32)), random)
         config = Config(limits=AuthLimits(refreshes_per_minute=refreshes_per_minute))
-        context = service_context(keys, databases, self.audit, lambda: self.now_ms, config=config, random=random)
+        self.context = service_context(keys, databases, self.audit, lambda: self.now_ms, config=config, random=random)
         self.uses = FirstUses()
-        self.sessions = build_sessions(context, self.revoked.append, self.uses)
+        self.sessions = build_sessions(self.context, self.revoked.append, self.uses)
         self.issuer = self.sessions.store.issuer
 
     def open(self, player_id: str = ANNA, client: str = "{}") -> Deferred[tuple[str, CredentialPair]]:

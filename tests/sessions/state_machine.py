@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import CredentialPair
+from gamed.sessions.credentials import CredentialPair, Refreshed, RotationDecision, RotationState, decide
 from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
-from gamed.sessions.rotation import Refreshed, RotationDecision, RotationState, decide
 from tests.sessions.fixtures import DAY_MS, NOW_MS, AuthDatabase
 
 LIFE_MS = 30 * DAY_MS

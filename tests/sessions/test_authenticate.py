@@ -3,12 +3,12 @@
 from base64 import urlsafe_b64decode
 from functools import partial
 
-from gamed.crypto import Index
+from gamed.crypto import Index, TokenType, generate_token
 from gamed.login import tables as login_tables
 from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.credentials import AuthenticatedSession, RefreshRejected
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshInvalid,
@@ -16,8 +16,6 @@ from gamed.sessions.errors import (
     TokenExpired,
     TokenInvalid,
 )
-from gamed.sessions.rotation import RefreshRejected
-from gamed.tokens import TokenType, generate_token
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, TransactionTestCase
 from tests.support.covers import covers
 from tests.support.stores import read_only

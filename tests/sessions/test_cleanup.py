@@ -2,6 +2,7 @@
 
 from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import RefreshRejected
 from gamed.sessions.errors import (
     RefreshExpired,
     RefreshInvalid,
@@ -9,7 +10,6 @@ from gamed.sessions.errors import (
     SessionRevoked,
     TokenInvalid,
 )
-from gamed.sessions.rotation import RefreshRejected
 from tests.sessions.fixtures import ANNA, DAY_MS, SECOND_MS, TransactionTestCase
 
 

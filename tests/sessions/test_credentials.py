@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis.strategies import binary, builds, integers, none
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
+from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret, TokenType, generate_token, parse_token
 from gamed.sessions.credentials import (
     TICK_MS,
     CredentialPair,
@@ -18,7 +18,6 @@ from gamed.sessions.credentials import (
     tick_of,
     to_bytes,
 )
-from gamed.tokens import TokenType, generate_token, parse_token
 from tests.sessions.fixtures import NOW_MS, POLICY, Counting
 from tests.support.covers import covers
 

@@ -3,7 +3,7 @@
 from gamed.crypto import Secret
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
-from gamed.sessions.credentials import LogoutScope
+from gamed.sessions.credentials import LogoutScope, RefreshRejected
 from gamed.sessions.errors import (
     RefreshInvalid,
     RefreshReused,
@@ -11,7 +11,6 @@ from gamed.sessions.errors import (
     TokenExpired,
     TokenInvalid,
 )
-from gamed.sessions.rotation import RefreshRejected
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, STRANGE_TOKEN, STRANGER, TransactionTestCase
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession, CredentialIssuer, SessionPolicy
+from gamed.sessions.credentials import AuthenticatedSession, CredentialIssuer, Refreshed, RefreshRejected, SessionPolicy
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshExpired,
@@ -14,7 +14,6 @@ from gamed.sessions.errors import (
     SessionRevoked,
     TokenExpired,
 )
-from gamed.sessions.rotation import Refreshed, RefreshRejected
 from tests.sessions.fixtures import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, TransactionTestCase
 from tests.support.covers import covers
 from tests.support.stores import dump

@@ -5,7 +5,7 @@ from hypothesis.strategies import booleans, builds, integers, none
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.sessions.rotation import SHARED_STORE_MS, RotationDecision, RotationState, decide
+from gamed.sessions.credentials import SHARED_STORE_MS, RotationDecision, RotationState, decide
 from tests.support.covers import covers
 
 LATER = 10**15

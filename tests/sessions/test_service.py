@@ -9,7 +9,7 @@ from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseBusy, DiskFull
 from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import AuthenticatedSession, LogoutScope
+from gamed.sessions.credentials import SHARED_STORE_MS, AuthenticatedSession, LogoutScope
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshInvalid,
@@ -20,7 +20,6 @@ from gamed.sessions.errors import (
     TokenInvalid,
     TokenMissing,
 )
-from gamed.sessions.rotation import SHARED_STORE_MS
 from gamed.sessions.service import MAX_FIRST_USES
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import SessionServer, SessionTestCase, text

@@ -6,7 +6,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis.errors import NoSuchExample
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.sessions.rotation import RotationDecision
+from gamed.sessions.credentials import RotationDecision
 from tests.sessions.fixtures import NOW_MS
 from tests.sessions.state_machine import (
     MUTANTS,

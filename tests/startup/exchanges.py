@@ -4,7 +4,6 @@ import json
 import os
 from contextlib import closing, redirect_stdout
 from io import StringIO
-from pathlib import Path
 from secrets import token_bytes
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTr
 from gamed.ops.systemd import SystemdNotifier
 from gamed.service import GamedService, build_service
 from tests.support.databases import ask
+from tests.support.folders import unused_path
 from tests.support.ports import free_port
 from tests.support.stores import MASTER_KEY, POSTGRESQL, forget_store, store_of, with_store
 
@@ -35,7 +35,7 @@ class ServiceTestCase(TestCase):
     timeout = 60
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.config, self.data = self.folder / "authentication.json", self.folder / "data"
         if POSTGRESQL:
             self.folder.mkdir()

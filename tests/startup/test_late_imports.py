@@ -16,6 +16,7 @@ from tests.e2e.service import ROOT, Service
 from tests.e2e.wire import ask
 from tests.processes.cases import SharedProviderCase
 from tests.processes.wire import Request, bearer
+from tests.support.folders import unused_path
 from tests.support.ports import free_port
 
 PATIENCE_SECONDS = 60
@@ -70,7 +71,7 @@ class LateImportsTests(ServiceCase):
     config = live.CONFIG
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.hooked = Hooked(self.folder)
         environ = {**self.environ, **self.hooked.environ}
         admin = f"--admin=tcp:{(admin_port := free_port())}:interface=127.0.0.1"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -13,13 +12,14 @@ from tests.e2e.service import Service, free_port
 from tests.e2e.wire import Answer, ask
 from tests.startup.test_policy import OAUTH, SECRETS
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 from tests.support.stores import store_of
 
 
 class OAuthStart(SynchronousTestCase):
     def service(self, providers: Mapping[str, object]) -> Service:
         config = {**OAUTH, "public_url": "http://127.0.0.1", "providers": providers}
-        service = Service(Path(self.mktemp()).absolute(), config, SECRETS)
+        service = Service(unused_path(self), config, SECRETS)
         self.addCleanup(service.close)
         return service
 
@@ -29,7 +29,7 @@ class OAuthStart(SynchronousTestCase):
     @covers("words/5", "4/9")
     def test_redirect_uris(self) -> None:
         """The log has the redirect URI of each enabled provider as it must be registered, and no secret."""
-        service = Service(Path(self.mktemp()).absolute(), OAUTH, SECRETS)
+        service = Service(unused_path(self), OAUTH, SECRETS)
         self.addCleanup(service.close)
         log = service.start().text()
         for name in ("google", "discord"):
@@ -77,7 +77,7 @@ class OAuthStart(SynchronousTestCase):
 
     def test_no_word_in_local_mode(self) -> None:
         """Local mode logs nothing about providers."""
-        service = Service(Path(self.mktemp()).absolute(), {"mode": "local"})
+        service = Service(unused_path(self), {"mode": "local"})
         self.addCleanup(service.close)
         log = service.start().text()
         self.assertNotIn("callback", log)

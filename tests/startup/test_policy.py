@@ -2,13 +2,13 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import Service, ServiceDied
 from tests.e2e.wire import ask
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 
 KEY = b64encode(bytes(range(32))).decode()
 OAUTH = {
@@ -25,7 +25,7 @@ SECRETS = {"GAMED_MASTER_KEY": KEY, "GOOGLE_SECRET": "google-secret", "DISCORD_S
 
 class StartupTests(SynchronousTestCase):
     def service(self, config: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Service:
-        service = Service(Path(self.mktemp()).absolute(), config, environ)
+        service = Service(unused_path(self), config, environ)
         self.addCleanup(service.close)
         return service
 

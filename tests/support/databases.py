@@ -21,6 +21,7 @@ from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
 from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
 from gamed.timestamps import Now
+from tests.support.folders import unused_path
 from tests.support.polled_backend import PolledBackend
 from tests.support.stores import POSTGRESQL, address_of, fill_disk, forget_store, pool, read_only, store_of
 
@@ -181,7 +182,7 @@ def prepare_sqlite(data: Path, progress: Callable[[str], None] = lambda text: No
 
 
 def data_folder(test: SynchronousTestCase) -> Path:
-    folder = Path(test.mktemp()).absolute()
+    folder = unused_path(test)
     folder.mkdir(parents=True)
     test.addCleanup(forget_store, folder)
     return folder

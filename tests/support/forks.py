@@ -324,9 +324,15 @@ def _open_stream(name: str, number: int) -> None:
 
 def _import_all() -> None:
     from gamed.cli.commands import COMMANDS
+    from gamed.ops.late_modules import FOR_ALL, FOR_PASSWORDS, FOR_PROVIDERS
+    from gamed.pages.render import PageRenderer
 
-    for name in (*IMPORTED, *(f"gamed.cli.{module}" for _, module, _ in COMMANDS.values())):
+    late = (*FOR_ALL, *FOR_PASSWORDS, *FOR_PROVIDERS)
+    for name in (*IMPORTED, *late, *(f"gamed.cli.{module}" for _, module, _ in COMMANDS.values())):
         import_module(name)
+    pages = PageRenderer()
+    for name in pages.names:
+        pages.prepare(name)
     gc.collect()
     gc.freeze()
 

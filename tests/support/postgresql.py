@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import psycopg
 
+from tests.support.folders import memory
 from tests.support.ports import free_port
 
 ROLE, PASSWORD = "gamed", "correct horse battery staple"
@@ -26,10 +27,6 @@ ROLE, PASSWORD = "gamed", "correct horse battery staple"
 SUPERUSER = "postgres"
 PORT = 5432
 WAIT_SECONDS = 60.0
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES = 4 * 1024**3
-"""The free memory from which on clusters are in memory: a test that creates a database waits 20 ms there, and seconds
-for a disk. A killed server loses as much here as there: the page cache outlives it."""
 NOT_BYTES = ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
 """A default order that is not that of bytes: a column or a query that needs that one has to name it."""
 SETTINGS = {
@@ -101,7 +98,7 @@ class Cluster:
 
     def _make_folder(self, base: str | None = None) -> None:
         self.user = _user()
-        self.folder = Path(tempfile.mkdtemp(prefix="gamed-pg-", dir=base or _base()))
+        self.folder = Path(tempfile.mkdtemp(prefix="gamed-pg-", dir=base or memory()))
         self.data = self.folder / "data"
         self.folder.chmod(0o755)
         if self.user is not None:
@@ -288,12 +285,3 @@ def _user() -> str | None:
         return None
     names = {each.pw_name for each in pwd.getpwall()}
     return next(name for name in ("postgres", "nobody") if name in names)
-
-
-def _base() -> str | None:
-    """Return the folder in which clusters are made; None for the system's."""
-    with suppress(OSError):
-        found = os.statvfs(MEMORY)
-        if found.f_bavail * found.f_frsize >= MEMORY_BYTES and os.access(MEMORY, os.W_OK):
-            return str(MEMORY)
-    return None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import binary, integers, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.tokens import MalformedToken, TokenType, generate_token, parse_token, public_id
+from gamed.crypto import MalformedToken, TokenType, generate_token, parse_token, public_id
 from tests.support.covers import covers
 
 entropies = binary(min_size=32, max_size=32)

@@ -1,13 +1,13 @@
 """The suite fails the Python client if one rule is removed from its source, in the scenario of that rule."""
 
 import sys
-from pathlib import Path
 from shutil import copytree
 
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import CLIENTS, ScenarioFailed, World, in_memory, lender, run, scenarios
+from tests.support.folders import unused_path
 
 UNTIL_SECONDS = 15.0
 """A defect that ends a loop makes a step `until` wait all this time; a client without it needs less than a second."""
@@ -243,7 +243,7 @@ def test_of(defect: Defect):
 class CanFail(SynchronousTestCase):
     def failing(self, defect: Defect) -> str:
         """Return the failure that the suite reports for a client with this defect."""
-        folder = Path(self.mktemp()).absolute() / "clients"
+        folder = unused_path(self) / "clients"
         copytree(CLIENTS / "python", folder / "python")
         copytree(CLIENTS / "conformance" / "drivers", folder / "conformance" / "drivers")
         source = (folder / "python" / defect.file).read_text("utf-8")

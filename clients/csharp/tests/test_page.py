@@ -17,6 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.conformance.tests.helpers import CLIENTS, lender
 from clients.csharp.tests.building import CHECKS, CSHARP, ENGINES, SECONDS, UNITY, bounded, built, folder, tool
 from clients.csharp.tests.test_unity import BROWSER, UNITY_STUB
+from tests.support.folders import unused_path
 
 sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
 
@@ -46,7 +47,7 @@ class Page(SynchronousTestCase):
     def test_a_games_own_tests(self) -> None:
         """Two devices, a conflict and a download, as `gamed dev --script` runs them; and two devices with loops."""
         mono, online, checks = tool("mono"), built("Online", shown()[-1]), built("Checks", CHECKS)
-        places = [Path(self.mktemp()).absolute() for _ in range(2)]
+        places = [unused_path(self) for _ in range(2)]
         steps = f"{mono} {online} && {mono} {checks} Started {places[0]} && {mono} {checks} Running {places[1]}"
         done = bounded([sys.executable, "-m", "gamed", "dev", "--script", shlex.join(["sh", "-c", steps])])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -57,7 +58,7 @@ class GameCase(SynchronousTestCase):
     """A folder for the devices of one player, whose browser is a program."""
 
     def setUp(self) -> None:
-        self.place = Path(self.mktemp()).absolute()
+        self.place = unused_path(self)
         (self.place / "bin").mkdir(parents=True)
         opener = self.place / "bin" / "xdg-open"
         opener.write_text(f'#!/bin/sh\ncd {ROOT} && {shlex.join(BROWSER)} "$1" tiny-{token_hex(4)} >&2\n')

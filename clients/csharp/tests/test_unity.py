@@ -2,13 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import lender
 from clients.csharp.tests.building import CHECKS, CLIENT, CSHARP, UNITY, built, library, ran
+from tests.support.folders import unused_path
 
 UNITY_STUB, SCENE = CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")
 BROWSER = (sys.executable, "-m", "clients.csharp.tests.browser")
@@ -19,7 +19,7 @@ class Unity(SynchronousTestCase):
     def scene(self, name: str, server: str | None = None) -> str:
         """Run a scene against the real server; return what it prints."""
         program = built("Scene", *UNITY, UNITY_STUB, SCENE)
-        folder = str(Path(self.mktemp()).absolute())
+        folder = str(unused_path(self))
         done = ran(program, name, server or lender().service("local").base, folder, *BROWSER)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout

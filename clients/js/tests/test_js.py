@@ -12,6 +12,7 @@ from clients import texts
 from clients.python.tests.client.fake_server import FakeGamed
 from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
 from tests.e2e.chromium import Window
+from tests.support.folders import unused_path
 from tests.support.nodejs import NODE, NPM, with_node
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
@@ -102,7 +103,7 @@ class OneFolderTests(SynchronousTestCase):
         return json.loads(done.stdout)
 
     def test_one_folder(self) -> None:
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         kept = {**FakeGamed().credentials(), "expires_in": 900}
         self.assertEqual(self.in_node(folder, f"await client.keep({json.dumps(kept)})"), ["ply_1", None])
         client = gc.GamedClient("http://127.0.0.1:1", folder=folder)

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed import __version__
 from tests.cli.process import ROOT
 from tests.e2e.other_origin import installed
+from tests.support.folders import unused_path
 from tests.support.nodejs import NODE, with_node
 
 FILES = Path(__file__).parents[1]
@@ -62,7 +63,7 @@ class TypesTests(SynchronousTestCase):
 
     def test_comments(self) -> None:
         """The types in the comments of the modules, the driver and the demo are right, too."""
-        folder = Path(self.mktemp()).absolute()
+        folder = unused_path(self)
         folder.mkdir()
         sources = [*FILES.glob("*.mjs"), *(ROOT / "examples" / "garden").glob("*.mjs")]
         names = [copy(file, folder) for file in sources]

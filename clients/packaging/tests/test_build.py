@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import gamed
 from clients.conformance.tests.helpers import CLIENTS
 from clients.packaging.tests.building import build, call, folder, made, run
+from tests.support.folders import unused_path
 
 KINDS = ("python", "npm", "nuget", "unity", "godot3", "godot4")
 
@@ -62,7 +63,7 @@ class Command(SynchronousTestCase):
 class Versions(SynchronousTestCase):
     def setUp(self) -> None:
         """A copy of the clients and of the file that has the version."""
-        self.checkout = Path(self.mktemp()).absolute()
+        self.checkout = unused_path(self)
         junk = shutil.ignore_patterns("tests", "__pycache__", "dist")
         shutil.copytree(CLIENTS, self.checkout / "clients", ignore=junk)
         (self.checkout / "gamed").mkdir()

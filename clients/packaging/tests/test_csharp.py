@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.conformance.tests.helpers import lender
 from clients.csharp.tests.building import CHECKS, CSHARP, compiled, ran, tool
 from clients.packaging.tests.building import folder, made, played, unpacked
+from tests.support.folders import unused_path
 
 SCHEMA = "{http://schemas.microsoft.com/packaging/2013/05/nuspec.xsd}"
 GUID = re.compile(r"^guid: ([0-9a-f]{32})$", re.MULTILINE)
@@ -28,7 +29,7 @@ class NuGet(SynchronousTestCase):
         game = folder() / "Game.cs"
         game.write_text(re.search(r"```csharp\n(.*?)```", (CSHARP / "README.md").read_text("utf-8"), re.DOTALL)[1])
         program = compiled(folder() / "Game.exe", game, *sources, options=[])
-        home = Path(self.mktemp()).absolute()
+        home = unused_path(self)
         home.mkdir()
         for level in (1, 2):
             printed = played([tool("mono"), str(program), lender().service("local").base], home)
@@ -52,7 +53,7 @@ class Unity(SynchronousTestCase):
         scene = [CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")]
         program = compiled(folder() / "Scene.exe", *(self.files / "Runtime").glob("*.cs"), *scene, options=[])
         browser = (sys.executable, "-m", "clients.csharp.tests.browser")
-        done = ran(program, "Signs", lender().service("local").base, str(Path(self.mktemp()).absolute()), *browser)
+        done = ran(program, "Signs", lender().service("local").base, str(unused_path(self)), *browser)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_manifest(self) -> None:

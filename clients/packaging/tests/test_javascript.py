@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.conformance.tests.helpers import CLIENTS
 from clients.packaging.tests.building import call, folder, made, played
 from tests.e2e.other_origin import installed
+from tests.support.folders import unused_path
 from tests.support.nodejs import NODE, NPM, with_node
 
 OFFLINE = ("--offline", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts")
@@ -71,7 +72,7 @@ class Npm(SynchronousTestCase):
         """A game with the installed package signs in, saves and loads, on its second start, too."""
         game = project() / "game.js"
         game.write_text(GAME)
-        home = Path(self.mktemp()).absolute()
+        home = unused_path(self)
         home.mkdir()
         for level in (1, 2):
             self.assertEqual(played([NODE, str(game)], home)[-1], f"Level {level}")

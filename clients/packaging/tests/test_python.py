@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import gamed
 from clients.packaging.tests.building import call, folder, made, played, run
+from tests.support.folders import unused_path
 
 OFFLINE = ("--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet")
 GAME = """
@@ -89,7 +90,7 @@ def pip(python: Path) -> list[str]:
 class Installed(SynchronousTestCase):
     def setUp(self) -> None:
         self.wheel, self.archive = packages()
-        self.home = Path(self.mktemp()).absolute()
+        self.home = unused_path(self)
         self.home.mkdir()
 
     def test_game(self) -> None:

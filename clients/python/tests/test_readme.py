@@ -4,12 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import CLIENTS, lender
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_client as gc
 
 from gamed_conformance.world import PASSWORD, requested  # isort: skip  (the helpers set its path)
@@ -37,7 +37,7 @@ else:
 class GameTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.server = lender().service("local")
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.folder.mkdir()
         for name in ("gamed_client.py", "gamed_sync.py"):
             copy(CLIENTS / "python" / name, self.folder)

@@ -6,6 +6,7 @@ from random import Random
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.assets.fake_server import FakeAssets
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
 
@@ -37,7 +38,7 @@ class AssetsCase(SynchronousTestCase):
         self.fake = FakeAssets()
         self.server = self.fake.start()
         self.addCleanup(self.fake.stop)
-        self.root = Path(self.mktemp()).absolute()
+        self.root = unused_path(self)
         self.folder = self.root / "content"
         self.pauses: list[float] = []
         self.patch(ga, "PIECE_BYTES", PIECE)

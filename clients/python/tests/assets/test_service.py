@@ -14,6 +14,7 @@ from gamed.assets.store import AssetStore
 from gamed.clock import now_ms
 from tests.e2e.client import CONFIG, gamed, write_game
 from tests.e2e.service import Service
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
 
@@ -22,7 +23,7 @@ PIECE, LIMIT_SECONDS = 10_000, 60
 
 class ServedCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.root = Path(self.mktemp()).absolute()
+        self.root = unused_path(self)
         self.service = Service(self.root / "server", CONFIG)
         self.addCleanup(self.service.close)
         self.patch(ga, "PIECE_BYTES", PIECE)

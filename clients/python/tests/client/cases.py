@@ -3,12 +3,12 @@
 import http.client
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.fake_server import TICKET, FakeGamed, Player
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_client as gc
 
 OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0
@@ -33,7 +33,7 @@ class ClientCase(SynchronousTestCase):
         self.fake = FakeGamed()
         self.server = self.fake.start()
         self.addCleanup(self.fake.stop)
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.pauses: list[float] = []
         self.clock = 1_000_000.0
         self.patch(gc, "RETURN_SECONDS", PATIENCE_SECONDS)

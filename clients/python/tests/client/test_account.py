@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import lender
 from clients.python.tests.client.cases import ClientCase
 from clients.python.tests.client.fake_server import LOST, Player, Reply, of_json, problem
+from tests.support.folders import unused_path
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc
 
@@ -201,7 +201,7 @@ class Commands(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.world, self.server = lender(), lender().service("local").base
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.folder.mkdir()
         self.anna = self.world.player("local")
         client = gc.GamedClient(self.server, folder=self.folder)

@@ -17,6 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.python.tests.client.fake_server import FakeGamed, problem
 from tests.support.certificates import certificate
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc
 
@@ -25,7 +26,7 @@ class Tls(SynchronousTestCase):
     """A fake server with a certificate."""
 
     def setUp(self) -> None:
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.folder.mkdir()
 
     def serve(self, path: Path) -> FakeGamed:

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.python.tests.sync.proxy import Proxy
 from tests.e2e.client import CONFIG, gamed, write_game
 from tests.e2e.service import Service
+from tests.support.folders import unused_path
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
 
@@ -85,7 +86,7 @@ class SyncCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.slot = f"slot-{next(NUMBERS)}"
-        self.folder = Path(self.mktemp()).absolute()
+        self.folder = unused_path(self)
         self.world = self.make_world()
         self.server = gc.GamedClient(self.world.service.base, folder=self.folder / "server")
         self.server.keep(self.world.credentials)
