@@ -36,8 +36,9 @@ from gamed.players.errors import PlayerUnknown
 from gamed.players.owner_tables import CodeCheck
 from gamed.players.tables import NamedPlayer, State
 from gamed.sessions import tables as session_tables
+from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.browser_tables import end_own_browser
-from gamed.sessions.credentials import AuthenticatedSession, is_browser_session
+from gamed.sessions.credentials import AuthenticatedSession
 from gamed.structs import Component, redacts
 
 T = TypeVar("T")

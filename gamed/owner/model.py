@@ -11,7 +11,8 @@ from gamed.players.owner_tables import CodeCheck
 from gamed.players.tables import NamedPlayer
 from gamed.saves.limits import Usage
 from gamed.saves.model import SlotEntry
-from gamed.sessions.credentials import BrowserInfo, SessionInfo
+from gamed.sessions.browser_rules import BrowserInfo
+from gamed.sessions.credentials import SessionInfo
 
 HOME: Final = "/auth/owner"
 BY: Final = "owner:"

@@ -38,8 +38,8 @@ from gamed.players.owner_tables import CodeCheck
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
-from gamed.sessions.browser_rules import BrowserName
-from gamed.sessions.credentials import BrowserInfo, SessionInfo
+from gamed.sessions.browser_rules import BrowserInfo, BrowserName
+from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, SERVERS, Shown
 
