@@ -101,7 +101,7 @@ ACTS: Mapping[str, Text] = {
     "assets rollback": text("{owner} rolled a channel back"),
     "backup": text("{owner} made a backup"),
 }
-"""The sentences of what the owner did on the page, by the name of the command that does the same; others have its sentence."""
+"""The sentences of what the owner did on the page, by the name of the command that does the same; others have ACT."""
 ACT = text("{owner} changed something on the page: {command}")
 
 

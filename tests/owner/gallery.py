@@ -218,7 +218,7 @@ def files() -> Iterator[Shown]:
     run = BackupRun("a" * 8, NOW_MS - 2 * MINUTE_MS, NOW_MS, None)
     state = BackupState("/mnt/backups", kept, 3, run)
     yield Shown.of("backups", site_views.backups_page(done("o-backup"), state, too_old=False))
-    running = replace(state, run=replace(run, ended_ms=None), running=True)
+    running = replace(state, run=replace(run, ended_ms=None), running=True, more=1)
     yield Shown.of("backups running", site_views.backups_page(OWN, running, too_old=True))
     interrupted = replace(running, running=False, kept=())
     yield Shown.of("backups interrupted", site_views.backups_page(OWN, interrupted, too_old=True))
