@@ -42,18 +42,18 @@ SERVERS = {
     *("gamed.pages.catalogue", "gamed.pages.languages"),
     *("gamed.assets.store", "gamed.cli.context", "gamed.database.backup_format", "gamed.saves.tables"),
     *("gamed.notify.client", "gamed.notify.format_rules", "gamed.notify.model"),
-    *("click", "gamed.gc_pause", "twisted.internet.defer"),
+    *("click", "gamed.gc_pause", "twisted.internet.defer", "gamed.cli.service.prepare", "segno"),
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
-"""Modules that only `serve`, `dev`, `notify test` and `check config` import late, which stay the user they are, that
-completion imports before it opens anything, and that are imported before any command runs."""
+"""Modules that only `serve`, `dev`, `setup`, `notify test` and `check config` import late, which stay the user they are,
+that completion imports before it opens anything, and that are imported before any command runs."""
 STORED = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
 KEY = {"GAMED_MASTER_KEY": b64encode(bytes(range(100, 132))).decode()}
 FAILURE = compile(r"Traceback|No module named|Permission denied|ImportError")
 PASSWORD = "correct horse battery"
 NOT_SWITCHED = {
     *("serve", "dev", "unit", "nginx", "caddy", "man", "completion", "key new", "check config", "notify test"),
-    *("move-data", "health"),
+    *("move-data", "health", "setup"),
 }
 """Commands that run as root to their end, or refuse root."""
 COMMANDS = (

@@ -88,6 +88,18 @@ class UnitTests(SampleCase):
         lines = re.findall(r"(?m)^LoadCredential=(.+)$", text)
         self.assertEqual(lines, [f"GAMED:{folder}", f"DISCORD_SECRET:{folder}/DISCORD_SECRET"])
 
+    def test_notify(self) -> None:
+        """The URL of the webhook is a credential, too, and is not needed to print the unit."""
+        hook = '{"mode": "local", "notify": {"url_env": "GAMED_HOOK", "format": "ntfy"}}'
+        text = self.verified(hook, "service")["service"]
+        self.assertIn(f"\nLoadCredential=GAMED:{self.config.parent}/credentials\n", text)
+
+    def test_for_caddys_own_certificate(self) -> None:
+        """With --internal Caddy signs the certificate; the sample of a certificate is left out."""
+        text = self.printed(OAUTH, "caddy", "--internal")
+        self.assertIn("\nspiel.example.net {\n\ttls internal\n", text)
+        self.assertEqual(text.count("\ttls internal\n"), 1)
+
     def test_postgresql(self) -> None:
         """With a store in PostgreSQL the backup reaches the network and gets the password, and no other secret."""
         units = self.verified(STORED, "service", "socket", "backup")

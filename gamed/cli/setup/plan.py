@@ -267,12 +267,13 @@ def _proxy(layout: Layout, server: Server, answers: Answers) -> tuple[list[Plann
         path = layout.places.config.with_name("Caddyfile")
         return [PlannedFile(path, text)], [f"As root: cp {path} {CADDYFILE} && systemctl reload caddy"]
     if which("caddy") is None:
-        return [], ["Caddy is not installed. Run: apt-get install caddy && gamed setup. For nginx see: gamed nginx"]
+        again = f"apt-get install caddy && {server.program or 'gamed'} setup"
+        return [], [f"Caddy is not installed. Run: {again}. For nginx see: gamedctl nginx"]
     check = "Then ask the address as a player does: gamedctl doctor --public"
     if answers.players is Players.HOME:
         check = "Each device must trust this Caddy once: docs/owners/at-home.md has the steps."
     if _is_replaceable(CADDYFILE):
-        busy = "Port 443 is in use. If that is not Caddy (ss -ltnp names it), stop that, or see: gamed nginx"
+        busy = "Port 443 is in use. If that is not Caddy (ss -ltnp names it), stop that, or see: gamedctl nginx"
         return [PlannedFile(CADDYFILE, text)], [busy, check] if _is_in_use(HTTPS_PORT) else [check]
     beside = CADDYFILE.with_name("gamed.caddy")
     return [PlannedFile(beside, text)], [

@@ -194,7 +194,7 @@ class RootTests(SetupCase):
                     (programs / each.name).symlink_to(each)
         self.environ["PATH"] = str(programs)
         out = self.set_up(players="internet", address="https://play.example.net")
-        self.assertIn("Caddy is not installed. Run: apt-get install caddy && gamed setup.", out)
+        self.assertRegex(out, r"Caddy is not installed. Run: apt-get install caddy && \S*gamed setup\.")
         self.assertFalse(
             self.place("/etc/caddy/Caddyfile").exists()
             and "play.example.net" in self.place("/etc/caddy/Caddyfile").read_text()
