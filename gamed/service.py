@@ -77,7 +77,7 @@ class GamedService(MultiService):
         settings: Settings,
         manager: SystemdNotifier,
         give_up: Callable[[], None],
-        make_backup: MakeBackup,
+        make_backup: MakeBackup = no_backup,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         instance_id = token_bytes(4).hex()

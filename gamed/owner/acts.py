@@ -198,6 +198,8 @@ class ActStore(Component, frozen=True, kw_only=True):
         def transaction(connection: Connection) -> CodeCheck:
             require_owner(connection, act.caller)
             self._target(connection, act.player_id, act.command)
+            if not is_storable(about):
+                raise PersonGone
             if act.code is not None:
                 check = owner_tables.use_code(connection, self.keys.indexer, act.code, act.now_ms)
                 if check is not CodeCheck.RIGHT:

@@ -5,8 +5,10 @@ from typing import ClassVar
 
 from playwright.sync_api import Page
 
+from gamed.database.connection import AUTH
 from tests.e2e.chromium import Window
 from tests.e2e.providers import KEYCLOAK, ProviderCase
+from tests.support.stores import store_of
 
 
 def signing_in(window: Window, account: str, *, consenting: bool) -> Callable[[], object]:
@@ -52,6 +54,15 @@ class AskedAgainTests(ProviderCase):
         self.assertNotIn(self.service.base, self.visitor.url)
         signing_in(self.visitor, "marvin", consenting=False)()
         self.visitor.wait_for("Sign out everywhere else")
+        self.assertEqual(self.verified(), [(1,)])
+
+    def verified(self) -> list[tuple[int]]:
+        """Return whether the provider has proved that it asked, for each browser that is signed in."""
+        store = store_of(self.service.data)
+        try:
+            return store.run_read(AUTH, lambda connection: connection.rows("SELECT verified FROM browser_session"))
+        finally:
+            store.close()
 
     def test_not_asked(self) -> None:
         """A browser that leaves out what asks is not signed in, though the provider says who it is."""

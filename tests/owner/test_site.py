@@ -12,6 +12,7 @@ from gamed.owner.tables import DAY_MS
 from gamed.players import owner_tables
 from gamed.players import tables as player_tables
 from gamed.sessions.credentials import RECENT_MS
+from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, MACHINE, SiteCase
 from tests.support.http import Answer
@@ -558,3 +559,31 @@ class ActivityTests(SiteCase):
                 break
             link = more[0]
         self.assertEqual(found, 80)
+
+
+class ProviderTests(SiteCase):
+    """An owner who signs in at a provider."""
+
+    def begin_at(self, provider: str) -> Page:
+        """Sign the owner in there, and return the page that asks before an erasure."""
+        self.serve_oauth()
+        self.browser = self.new_account_browser()
+        self.play_at(provider)
+        self.add(BO, shown="Bo")
+        self.server.write(lambda c: player_tables.set_owner(c, self.player_id))
+        self.turn_on()
+        self.sign_in_at(provider)
+        return self.open(f"/people/{BO}/erase")
+
+    def test_unproven(self) -> None:
+        """A provider that answers for an open session proves nothing: a code of the host is needed."""
+        page = self.begin_at("discord")
+        self.assertIn("gamed owner confirm", page.text)
+        self.assertEqual(self.act(page.form("/erase"), code="").status, 403)
+        self.assertEqual(self.state(BO), "active")
+        self.act(page.form("/erase"), code=self.code())
+        self.assertIsNone(self.state(BO))
+
+    def test_google(self) -> None:
+        """The same holds for Google; tests.e2e.test_asked_again has a provider that proves that it asked."""
+        self.assertIn("gamed owner confirm", self.begin_at("google").text)

@@ -21,7 +21,7 @@ from tests.cli.process import CommandTestCase
 from tests.login.fixtures import ANNA
 from tests.owner.site_fixtures import BO, CLEO, HOME, SiteCase
 from tests.support.databases import elsewhere
-from tests.support.stores import POSTGRESQL
+from tests.support.stores import POSTGRESQL, sqlite_files
 
 BY = f"owner:{ANNA}"
 ONE, TWO = b"\x01one", b"\x02two"
@@ -269,6 +269,7 @@ class BackupTests(SiteCase):
         self.assertEqual(self.open("/backups").text.count("damaged"), 50)
 
 
+@sqlite_files("the copies are files; tests.cli.test_postgresql_backup has the dump")
 class RealBackupTests(CommandTestCase):
     def test_as_the_command(self) -> None:
         """The service makes the same backup as the command, and says in words why it cannot."""
