@@ -118,7 +118,8 @@ class CodeTests(SynchronousTestCase):
         """Browser routes answer refusals as pages, all others as problems.
 
         The address of the server has pages for browsers, and the problems of the document for all others.
-        A form that is posted to a path without a token is answered with a problem: no browser route has that path.
+        A form that is posted to a path without a token is answered with a problem: no browser route has that path. For
+        everyone but the owner, the addresses of the owner's page are unknown ones.
         """
         pages = {
             template_of(rule.rule)
@@ -131,7 +132,7 @@ class CodeTests(SynchronousTestCase):
             kind = "text/html" if each.path in pages else "application/problem+json"
             refusals = {status: tuple(answer["content"]) for status, answer in each.responses.items() if status >= 400}
             expected = dict.fromkeys(refusals, (kind,))
-            if each.path in pages and each.method == "POST":
+            if each.path in pages and (each.method == "POST" or each.path.startswith("/auth/owner")):
                 expected[404] = ("text/html", "application/problem+json")
             self.assertEqual(refusals, expected, each.name)
 
