@@ -45,8 +45,8 @@ SERVERS = {
     *("click", "gamed.gc_pause", "twisted.internet.defer", "gamed.cli.service.prepare", "segno"),
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
-"""Modules that only `serve`, `dev`, `setup`, `notify test` and `check config` import late, which stay the user they are,
-that completion imports before it opens anything, and that are imported before any command runs."""
+"""Modules that only `serve`, `dev`, `setup`, `notify test` and `check config` import late, which stay the user they
+are, that completion imports before it opens anything, and that are imported before any command runs."""
 STORED = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
 KEY = {"GAMED_MASTER_KEY": b64encode(bytes(range(100, 132))).decode()}
 FAILURE = compile(r"Traceback|No module named|Permission denied|ImportError")
