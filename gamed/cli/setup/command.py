@@ -79,8 +79,6 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
     if answers_file is None and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("Standard input is not a terminal. Pass --answers FILE.")
     layout = planning.choose_layout(os.environ)
-    if not layout.root:
-        echo("This user is not root: everything is put into the home folder, and a proxy is left to you.")
     source = taking.find_server(context, layout, os.environ)
     text = taking.read_present(layout, source)
     if source not in (None, layout.places):
@@ -136,6 +134,8 @@ def _user_id() -> int | None:
 def _lines(plan: Plan) -> Iterator[str]:
     """Yield what the run will change, for a person."""
     changed = [file for file in plan.files if not file.is_written()]
+    if not plan.layout.root:
+        yield "This user is not root: everything is put into the home folder, and a proxy is left to you."
     if plan.checkout is not None:
         yield f"install  {OPT}, from {plan.checkout}: the user of the service cannot read {sys.prefix}"
     if plan.source is not None:
