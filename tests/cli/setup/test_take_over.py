@@ -13,6 +13,7 @@ from sqlite3 import connect
 from gamed.cli.paths import Paths
 from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.setup.fixtures import HERE, KILLED, SetupCase
+from tests.support.examples import examples
 from tests.support.ports import free_port
 from tests.support.stores import sqlite_files
 
@@ -58,6 +59,10 @@ class TakeOverCase(SetupCase):
         self.assertEqual(code, 78)
         self.assertIn(f"--config {self.new.config}", err)
         self.assertIn(f"it has to be {self.new.data}", err)
+
+
+STEP = examples(few=7, many=1)
+"""Of how many moments one is tried: two set-ups and their commands take three seconds of a processor."""
 
 
 def count_players(path: Path) -> int:
@@ -106,12 +111,12 @@ class HomeTests(TakeOverCase):
         err = self.refused("--config", str(other.config), "--data", str(other.data))
         self.assertIn("has a server already, and so has", err)
 
-    def test_every_moment(self) -> None:
-        """kill -9 at each change: the server is at one place, never an empty one elsewhere; the next run ends it."""
-        kept, moment = self.folder / "kept", 0
+    def test_moments(self) -> None:
+        """kill -9 at changes: the server is at one place, never an empty one elsewhere; the next run ends it."""
+        kept, moment = self.folder / "kept", 1 - STEP
         copytree(self.home, kept, symlinks=True)
         while True:
-            moment, self.port = moment + 1, free_port()
+            moment, self.port = moment + STEP, free_port()
             answers = self.answered()
             self.environ["AT"] = str(moment)
             code, _, err = self.gamed("setup", *answers, program=KILLED)
@@ -147,11 +152,11 @@ class HomeTests(TakeOverCase):
 
 @sqlite_files("the databases of a new server are files")
 class KilledNewTests(SetupCase):
-    def test_every_moment(self) -> None:
-        """kill -9 at each change of a new server's set-up: the next run ends it, with the key that was made first."""
-        moment = 0
+    def test_moments(self) -> None:
+        """kill -9 at changes of a new server's set-up: the next run ends it, with the key that was made first."""
+        moment = 1 - STEP
         while True:
-            moment, self.port = moment + 1, free_port()
+            moment, self.port = moment + STEP, free_port()
             answers = self.answered()
             self.environ["AT"] = str(moment)
             code, _, err = self.gamed("setup", *answers, program=KILLED)
@@ -194,11 +199,11 @@ class RootTests(TakeOverCase):
         self.assertEqual(json.loads(config.read_text())["login"]["registration"], "approval")
         self.check_taken_over()
 
-    def test_some_moments(self) -> None:
+    def test_moments(self) -> None:
         """kill -9 now and then, as root: the next run ends it, and nothing belongs to root."""
         kept = self.folder / "kept"
         copytree(self.home, kept, symlinks=True)
-        for moment in range(3, 60, 9):
+        for moment in range(3, 60, 3 * STEP):
             self.port = free_port()
             answers = self.answered()
             self.environ["AT"] = str(moment)
