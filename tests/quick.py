@@ -67,7 +67,10 @@ ROWS = {
     "gamed/login": SIGN_IN,
     "gamed/notify": "tests.notify tests.cli.test_notify",
     "gamed/ops": "tests.ops tests.startup tests.cli.test_doctor_command",
-    "gamed/owner": "tests.owner tests.ops.test_admin tests.pages tests.e2e.test_owner_page",
+    "gamed/owner": (
+        "tests.owner tests.ops.test_admin tests.pages tests.cli.test_owner_page tests.e2e.test_owner_page "
+        "tests.e2e.test_owner_site"
+    ),
     "gamed/pages": (
         "tests.pages tests.login tests.account tests.owner tests.e2e.test_pages tests.e2e.test_languages "
         "tests.e2e.test_engines "

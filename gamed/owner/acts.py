@@ -218,7 +218,8 @@ class ActStore(Component, frozen=True, kw_only=True):
             named = tables.find_named(connection, self.keys, player_id)
         except PlayerUnknown:
             raise PersonGone from None
-        if named.player.state == "erasing":
+        # find_named() also finds by name: a name may look like the id of a player who is gone.
+        if named.player.player_id != player_id or named.player.state == "erasing":
             raise PersonGone
         if named.player.owner:
             raise OwnerProtected(command)

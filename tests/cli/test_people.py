@@ -117,18 +117,19 @@ class AdmissionTests(PeopleCase):
     def test_chosen(self) -> None:
         """Choose players by a part of a name or id, by state and by number, the newest; count all that match."""
         self.done("players", "block", "ben")
+        tricia = self.add("triciamcmillan")  # a part of it that no random id has
         for options, ids in (
-            (("--find", "NN"), [self.anna]),
+            (("--find", "CIAMCMI"), [tricia]),
             (("--find", self.ben[4:]), [self.ben]),
             (("--state", "blocked"), [self.ben]),
-            (("--state", "active", "--find", "ben"), []),
-            (("--limit", "1"), [self.ben]),
+            (("--state", "active", "--find", self.ben), []),
+            (("--limit", "1"), [tricia]),
         ):
             self.assertEqual([each["id"] for each in self.done("players", "list", *options)], ids, options)
-        self.assertEqual(self.gamed("players", "list")[1].splitlines()[-1], "2 players: 1 active, 1 blocked")
+        self.assertEqual(self.gamed("players", "list")[1].splitlines()[-1], "3 players: 2 active, 1 blocked")
         last = self.gamed("players", "list", "--limit", "1")[1].splitlines()[-1]
-        self.assertEqual(last, "2 players: 1 active, 1 blocked; the newest 1 are shown")
-        self.assertEqual(self.gamed("players", "list", "--find", "zoe")[1], "no such players\n")
+        self.assertEqual(last, "3 players: 2 active, 1 blocked; the newest 1 are shown")
+        self.assertEqual(self.gamed("players", "list", "--find", "zaphodbeeblebrox")[1], "no such players\n")
         for wrong in (("--state", "odd"), ("--limit", "0"), ("--pending", "--state", "active")):
             self.assertEqual(self.gamed("players", "list", *wrong)[0], 2, wrong)
 

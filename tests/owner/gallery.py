@@ -208,7 +208,7 @@ def files() -> Iterator[Shown]:
     ]
     found = Overview(channels, releases, ["channel beta"], 4, 123_456_789)
     yield Shown.of("files", site_views.files_page(done("o-point"), found))
-    many = [replace(releases[0], release=f"r{number:016}") for number in range(60)]
+    many = [replace(releases[0], release=f"r{number:016}") for number in range(30)]
     yield Shown.of("files long", site_views.files_page(LONG_OWN, replace(found, releases=many)), LONG)
     yield Shown.of("files none", site_views.files_page(OWN, Overview({}, (), (), 0, 0)))
     yield Shown.of("files away", site_views.files_page(OWN, None))

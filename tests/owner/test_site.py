@@ -5,6 +5,8 @@ from typing import Any
 
 from twisted.internet.defer import succeed
 
+from gamed.account.link_tables import page_of_invites
+from gamed.database.security_events import page_of_events
 from gamed.owner import site_sentences as sentences
 from gamed.owner import tables
 from gamed.owner.model import AT_ONCE, DailyFigure
@@ -16,6 +18,7 @@ from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, MACHINE, SiteCase
 from tests.support.http import Answer
+from tests.support.stores import sqlite_files
 
 BY = f"owner:{ANNA}"
 PLACES = ("", "/people", "/invites", "/saves", "/files", "/activity", "/backups", "/time")
@@ -587,3 +590,25 @@ class ProviderTests(SiteCase):
     def test_google(self) -> None:
         """The same holds for Google; tests.e2e.test_asked_again has a provider that proves that it asked."""
         self.assertIn("gamed owner confirm", self.begin_at("google").text)
+
+
+@sqlite_files("its query plans; tests.database.postgresql.test_plans has PostgreSQL's")
+class PlanTests(SiteCase):
+    def test_indexes(self) -> None:
+        """No list of the page reads a whole table or sorts one, but that of open invites, which are 500 at most."""
+        keys = self.server.keys
+
+        def plans(connection: Any) -> list[str]:
+            statements: list[str] = []
+            connection.set_trace_callback(statements.append)
+            player_tables.players_after(connection, keys.sealer, "ply_a", 10)
+            page_of_events(connection, 1, (5, 5), 10)
+            page_of_invites(connection, keys, 1, (5, "inv_a"), 10)
+            tables.list_figures(connection, self.server.now_ms())
+            owner_tables.read_switch(connection)
+            connection.set_trace_callback(None)
+            return [str(row[-1]) for sql in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+
+        found = self.server.write(plans)
+        self.assertEqual([step for step in found if step.startswith("SCAN") and step != "SCAN owner_page"], [])
+        self.assertLessEqual(len([step for step in found if "TEMP B-TREE" in step]), 1)
