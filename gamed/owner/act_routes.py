@@ -4,6 +4,7 @@ A link that is shown once is the answer itself: it is neither in an address nor 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ from gamed.http.request import Request
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.owner import site_sentences as sentences
 from gamed.owner import site_views
-from gamed.owner.backups import OwnerBackups
+from gamed.owner.backups import InThread, OwnerBackups
 from gamed.owner.files import OwnerFiles
 from gamed.owner.model import HOME, NotConfirmed, TextUnusable
 from gamed.owner.responder import NOT_THE_OWNER, OwnerResponder, error_page, person_path, problem_page
@@ -75,6 +76,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
     service: OwnerService
     files: OwnerFiles
     backups: OwnerBackups
+    in_thread: InThread
 
     @app.route("/auth/owner/do/<string:action>", methods=["POST"])
     async def act_as_owner(self, request: Request, action: str) -> bytes:
@@ -188,7 +190,9 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
 
     async def _link(self, act: OwnerAct, link: NewLink, path: str, name: str, *, reset: bool = False) -> bytes:
         url = f"{self.responder.account.pages.base_url()}{path}"
-        shown = ShownInvite(url, *qr_path(url), link.expires_ms, name or None)
+        # 5 ms, all that a request may take of the reactor's thread
+        path, size = await self.in_thread(partial(qr_path, url))
+        shown = ShownInvite(url, path, size, link.expires_ms, name or None)
         own = await self.responder.own(act.request, act.visit)
         return self.responder.page(act.request, site_views.link_page(own, shown, reset=reset), at="")
 

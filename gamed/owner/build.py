@@ -72,17 +72,12 @@ def build_owner(
         random=context.random,
     )
     reactor = context.reactor
-    files = OwnerFiles(
-        reactor,
-        settings.data,
-        settings.game.assets.keep_releases,
-        now_ms,
-        in_thread or (lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work)),
-    )
+    pooled: InThread = in_thread or (lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work))
+    files = OwnerFiles(reactor, settings.data, settings.game.assets.keep_releases, now_ms, pooled)
     backups = OwnerBackups(reactor, databases, store, make_backup, now_ms, context.instance_id, in_thread)
     site = partial(OwnerSiteRoutes, responder=responder, reporter=reporter, files=files, backups=backups)
     routes = (
         site(started_ms=now_ms(), backup_seconds=context.config.backup_seconds),
-        OwnerActRoutes(responder=responder, service=service, files=files, backups=backups),
+        OwnerActRoutes(responder=responder, service=service, files=files, backups=backups, in_thread=pooled),
     )
     return OwnerComponents(routes=routes, backups=backups, reads=reads)
