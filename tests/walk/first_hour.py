@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.e2e.chromium import ARGUMENTS, PATIENCE_MS, PROGRAM
 
@@ -100,6 +100,18 @@ def sign_in(browser: Browser, link: str, name: str) -> str:
     return code.strip()
 
 
+def open_owner_page(browser: Browser, base: str) -> Page:
+    """Sign in as the owner on the owner's page, and open the friend's."""
+    page = browser.new_context(ignore_https_errors=True).new_page()
+    page.goto(f"{base}/auth/owner")
+    page.get_by_label("Name", exact=True).fill("Anna")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="People").click()
+    page.get_by_role("link", name="Open: Bo").click()
+    return page
+
+
 def main(invite: str, certificate: Path, command: Sequence[str]) -> None:
     began, host = time.monotonic(), Host(command)
     base = f"https://{urlsplit(invite).netloc}"
@@ -127,13 +139,25 @@ def main(invite: str, certificate: Path, command: Sequence[str]) -> None:
         if game.ask("GET", "/game/saves/auto") != (200, SAVE):
             raise SystemExit("the save is not there")
         done("the friend's game signs in with Chromium, stores a save, and loads it")
-        host.gamed("players block Bo")
+        first = game.ask("PUT", "/game/saves/auto", b"level 1", **{"If-Match": "*", "Content-Type": "text/plain"})
+        if first[0] != 200:
+            raise SystemExit(f"the second save: {first}")
+        page = open_owner_page(browser, base)
+        page.get_by_role("link", name="Show saves").click()
+        page.get_by_role("link", name="Versions").first.click()
+        page.get_by_role("button", name="Restore: Version 1").click()
+        page.get_by_text("The save is back.").wait_for(timeout=PATIENCE_MS)
+        if game.ask("GET", "/game/saves/auto") != (200, SAVE):
+            raise SystemExit("the save is not the restored one")
+        done("on the page the owner restores the friend's save")
+        page = open_owner_page(browser, base)
+        page.get_by_role("button", name="Block", exact=True).click()
+        page.get_by_text("Blocked.").wait_for(timeout=PATIENCE_MS)
         if (status := game.ask("GET", "/game/saves/auto")[0]) not in (401, 403):
             raise SystemExit(f"a blocked player gets {status}")
-        host.gamed("players unblock Bo")
-        if game.ask("GET", "/game/saves/auto") != (200, SAVE):
-            raise SystemExit("the player is not back")
-        done("the owner blocks the friend, whose game is refused, and unblocks")
+        page.get_by_role("button", name="Unblock", exact=True).click()
+        page.get_by_text("Unblocked.").wait_for(timeout=PATIENCE_MS)
+        done("on the page the owner blocks the friend, whose game is refused, and unblocks")
         browser.close()
 
 

@@ -17,7 +17,7 @@ from gamed.cli.errors import SetupError, echo
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.json_reader import JsonSyntaxError, decode, read_object
 from gamed.config.model import Config, Registration
-from gamed.config.validators import choice, parse_public_url, plain_text
+from gamed.config.validators import choice, flag, parse_public_url, plain_text
 
 T = TypeVar("T")
 EXAMPLE = '{"server_name": "Rose Street 7"}'
@@ -62,6 +62,8 @@ class Answers(Struct, frozen=True):
     """An https address; None while all players are on this machine."""
     join: Join
     backups: Path
+    owner_page: bool | None
+    """Whether the owner looks after players on a page, too; None leaves that as it is."""
 
     def text(self) -> str:
         """Return the file of these answers, which `--answers` reads."""
@@ -105,8 +107,9 @@ def read_answers(path: Path) -> Answers:
         name = top.required("server_name", _name, "missing; expected the name that players see")
         join = top.required("join", choice(Join), 'missing; expected "invited" or "approval" or "everyone"')
         backups = top.required("backups", folder, "missing; expected the absolute path of a folder")
+        page = top.value("owner_page", flag, None)
     # read_object() has raised unless each of them is there.
-    return Answers(name or "", players or Players.MACHINE, url, join or Join.INVITED, backups or Path("/"))
+    return Answers(name or "", players or Players.MACHINE, url, join or Join.INVITED, backups or Path("/"), page)
 
 
 def proposed(stored: Path, config: Config | None, backups: Path) -> Answers:
@@ -116,15 +119,15 @@ def proposed(stored: Path, config: Config | None, backups: Path) -> Answers:
     except (SetupError, ConfigError):
         pass
     if config is None:
-        return Answers("gamed", Players.MACHINE, None, Join.INVITED, backups)
+        return Answers("gamed", Players.MACHINE, None, Join.INVITED, backups, True)
     join = next(join for join, registration in REGISTRATIONS.items() if registration is config.login.registration)
     url = config.public_url if (config.public_url or "").startswith("https:") else None
     where = Players.MACHINE if url is None else Players.HOME if url.endswith(".home.arpa") else Players.INTERNET
-    return Answers(config.server_name or "gamed", where, url, join, backups)
+    return Answers(config.server_name or "gamed", where, url, join, backups, True)
 
 
 def ask(before: Answers) -> Answers:
-    """Ask the five questions at the terminal; each proposes an answer in brackets, and is repeated until it is valid.
+    """Ask the questions at the terminal; each proposes an answer in brackets, and is repeated until it is valid.
 
     On this machine alone the address is known, so that question is left out.
     """
@@ -137,7 +140,9 @@ def ask(before: Answers) -> Answers:
         url = _ask("3. The address that players enter, such as play.example.org", address, known)
     echo("   invited: with an invite of yours; approval: you approve each; everyone")
     join = _ask("4. Who may join", choice(Join), before.join.value)
-    return Answers(name, players, url, join, _ask("5. The folder for backups", folder, str(before.backups)))
+    backups = _ask("5. The folder for backups", folder, str(before.backups))
+    page = click.confirm("6. Shall you look after players in a browser, too", default=before.owner_page is not False)
+    return Answers(name, players, url, join, backups, page)
 
 
 def _ask(question: str, convert: Callable[[object], T], default: str | None) -> T:

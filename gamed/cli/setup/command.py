@@ -72,7 +72,7 @@ class Run(Struct, frozen=True):
 def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, port: int | None) -> None:
     """Set a server up that stays: configuration, key, units of systemd, Caddyfile and a backup every night.
 
-    It asks five questions. As root everything is in /etc/gamed and /var/lib/gamed, else in the home folder. A server
+    It asks six questions. As root everything is in /etc/gamed and /var/lib/gamed, else in the home folder. A server
     that is on this machine already is moved there with its players and saves. If it is interrupted, run it again.
     """
     harden()
@@ -194,8 +194,16 @@ def _carry_out(run: Run) -> None:
         _prepare(run)
     _write([file for file in plan.files if file not in own], owner)
     left = [*_start(run), *plan.by_hand]
-    # Here the owner's page is turned on, once a command of the host does that.
+    _switch_page(run)
     _report(run, left)
+
+
+def _switch_page(run: Run) -> None:
+    if run.plan.owner_page is None:
+        return
+    words = ["on", "--backups", str(run.plan.server.backups)] if run.plan.owner_page else ["off"]
+    if run.command("owner", "page", *words, "--json").returncode != 0:
+        raise CommandFailed("The owner's page could not be switched. Correct the cause, then run gamed setup again.")
 
 
 def _install(plan: Plan) -> None:

@@ -95,6 +95,8 @@ class Plan(Struct, frozen=True):
     server: Server
     source: Paths | None
     """Where the server is now, if it must be moved; None if it is new or in its place."""
+    owner_page: bool | None
+    """Whether the owner's page is opened or closed; None leaves it as it is."""
     program: Sequence[str]
     """The words with which the installed program starts."""
     files: Sequence[PlannedFile]
@@ -146,6 +148,7 @@ def make_plan(
         backups=answers.backups,
         program=program if is_script else None,
         of_user=not layout.root,
+        page_backups=bool(answers.owner_page),
         owner=owner if layout.root else None,
     )
     files = [
@@ -161,7 +164,7 @@ def make_plan(
         _refuse_foreign(file)
     words = [str(program)] if is_script else [sys.executable, "-m", "gamed"]
     moved = None if source == layout.places else source
-    return Plan(layout, server, moved, words, files, checkout, by_hand)
+    return Plan(layout, server, moved, answers.owner_page, words, files, checkout, by_hand)
 
 
 def _configuration(text: str | None, answers: Answers, *, with_key: bool) -> str:

@@ -84,6 +84,8 @@ class Server(Struct, frozen=True):
     """User and group of the service; by default those of the data folder."""
     of_user: bool = False
     """Whether the units are for the service manager of a user without root."""
+    page_backups: bool = False
+    """Whether the service itself writes to the folder for backups: the owner's page makes some."""
 
     @property
     def address(self) -> str:
@@ -249,6 +251,8 @@ def _service(text: str, server: Server, options: str = "") -> str:
     [(comment, credential)] = [pair for pair in pairwise(lines) if pair[1].startswith("LoadCredential=")]
     secrets = "".join(_credentials(server))
     text = _replaced(text, comment + credential, comment + secrets if secrets else "")
+    if server.page_backups:
+        text = _replaced(text, "UMask=0077\n", f"ReadWritePaths=-{quoted(str(server.backups))}\nUMask=0077\n")
     return _in_places(text, server, "StateDirectory=gamed\nStateDirectoryMode=0700\n", "")
 
 

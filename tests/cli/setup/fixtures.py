@@ -159,6 +159,14 @@ class SetupCase(CommandTestCase):
         self.environ.pop("GAMED_MASTER_KEY_FILE", None)
         return [player["name"] for player in json.loads(out)] if code == 0 else None
 
+    def page(self) -> tuple[bool, str | None]:
+        """Return whether the owner's page is on, and its folder for backups."""
+        words = ["--config", str(self.new.config), "--data", str(self.new.data)]
+        code, out, err = self.gamed(*words, "owner", "page", "status", "--json")
+        self.assertEqual(code, 0, err)
+        found = json.loads(out)
+        return found["on"], found.get("backups")
+
     def serve_unit(self, name: str = "gamed.service") -> forks.Process:
         """Start what the unit starts, as its user, with its environment, its secrets and its socket."""
         units = self.place("/etc/systemd/system") if self.as_root else self.home / ".config/systemd/user"

@@ -1,4 +1,4 @@
-"""`gamed setup` at a terminal: five questions with proposals, asked again after a wrong answer."""
+"""`gamed setup` at a terminal: questions with proposals, asked again after a wrong answer."""
 
 import json
 import os
@@ -45,13 +45,14 @@ class AskingTests(SetupCase):
 
     def test_proposals(self) -> None:
         """Enter alone takes what is proposed: a server for this machine, by invite; and the next run proposes that."""
-        code, screen = self.at_terminal("Rose Street 7", "", "", "", "")
+        code, screen = self.at_terminal("Rose Street 7", "", "", "", "", "")
         self.assertEqual(code, 0, screen)
         self.assertEqual(json.loads(self.new.config.read_text())["server_name"], "Rose Street 7")
         for asked in ("which players see [gamed]", "play [machine]", "join [invited]", f"[{self.backups}]"):
             self.assertIn(asked, screen)
         self.assertNotIn("The address", screen)
-        code, screen = self.at_terminal("", "", "everyone", "", "n")
+        self.assertEqual(self.page(), (True, str(self.backups)))
+        code, screen = self.at_terminal("", "", "everyone", "", "", "n")
         self.assertEqual(code, 1, screen)
         self.assertIn("which players see [Rose Street 7]", screen)
         self.assertIn("Nothing was changed.", screen)
@@ -60,7 +61,17 @@ class AskingTests(SetupCase):
     def test_wrong_answers(self) -> None:
         """A wrong answer gets a sentence, and the question again."""
         code, screen = self.at_terminal(
-            "", "everywhere", "home", "http://192.168.1.20:8080", "gamed.home.arpa", "friends", "", "backups", "", ""
+            "",
+            "everywhere",
+            "home",
+            "http://192.168.1.20:8080",
+            "gamed.home.arpa",
+            "friends",
+            "",
+            "backups",
+            "",
+            "n",
+            "",
         )
         self.assertEqual(code, 0, screen)
         for sentence in (

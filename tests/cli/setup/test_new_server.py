@@ -63,6 +63,15 @@ class HomeTests(SetupCase):
         self.assertIn("\nWantedBy=default.target\n", text)
         self.assertIn("\nNoNewPrivileges=yes\n", text)
 
+    def test_owner_page(self) -> None:
+        """The owner's page is on or off after that answer; without it, the page stays as it is."""
+        self.set_up(owner_page=True)
+        self.assertEqual(self.page(), (True, str(self.backups)))
+        self.set_up()
+        self.assertEqual(self.page(), (True, str(self.backups)))
+        self.set_up(owner_page=False)
+        self.assertEqual(self.page(), (False, None))
+
     def test_again(self) -> None:
         """A second run with the same answers changes nothing, and another one changes what they say."""
         self.set_up()
@@ -149,9 +158,14 @@ class RootTests(SetupCase):
         self.assertNotIn("gamed:", self.place("/etc/passwd").read_text())
 
     def test_units(self) -> None:
-        """systemd accepts what was written, as closed as the samples; the backup may write to its folder."""
-        self.set_up(players="internet", address=ADDRESS, backups=str(self.home / "backups of gamed"))
+        """systemd accepts what was written, as closed as the samples; the backup may write to its folder.
+
+        So may the service if the owner's page makes backups, too.
+        """
+        backups = str(self.home / "backups of gamed")
+        self.set_up(players="internet", address=ADDRESS, backups=backups, owner_page=True)
         folder = self.place("/etc/systemd/system")
+        self.assertIn(f'\nReadWritePaths=-"{backups}"\n', (folder / "gamed.service").read_text())
         names = ("gamed.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
         for command in (
             ["verify", *(str(folder / name) for name in names)],
