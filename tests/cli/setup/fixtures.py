@@ -14,7 +14,7 @@ import gamed.service
 import gamed.tap  # noqa: F401
 from gamed.cli.paths import LAYOUT, Paths
 from tests.cli.other_user import python_for_all
-from tests.cli.process import WAIT_SECONDS, CommandTestCase
+from tests.cli.process import WAIT_SECONDS, CommandTestCase, python_apart
 from tests.ops.test_sockets import AS_SYSTEMD
 from tests.readme.test_owner_guide import settings
 from tests.support import forks
@@ -65,6 +65,8 @@ class SetupCase(CommandTestCase):
         self.addCleanup(os.umask, os.umask(0o022))
         self.folder.chmod(0o755)
         self.python, self.libraries = python_for_all(self.folder / "for-all")
+        if self.python == sys.executable:  # a server beside it, as the README's first command begins one, is not ours
+            self.python, _ = python_apart(self.folder / "apart")
         self.home = self.folder / "home"
         self.home.mkdir()
         self.port = free_port()
