@@ -85,6 +85,7 @@ class ServingTests(WorkersTestCase):
         self.assertEqual(get(port, "/healthz"), (200, b"ok"))
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
         self.assertEqual(self.output().count(f"data {self.data}\n"), 1)
+        self.assertIn(f"figures of this server http://127.0.0.1:{admin}, for this machine\n", self.output())
         lines = [line for line in self.output().splitlines() if "service_started" in line]
         self.assertEqual(sorted(line[-9:] for line in lines), [" worker=1", " worker=2"])
         workers = children(process.pid)

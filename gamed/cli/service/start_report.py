@@ -12,7 +12,7 @@ from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import echo, warn
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths, command_line, virtual_environment
-from gamed.cli.service.listen import Listener, own_url
+from gamed.cli.service.listen import Listener, describe, own_url
 from gamed.config.model import Config, Mode
 from gamed.config.settings import KEY_FILE, KeySource, LogFormat, Settings
 from gamed.crypto import Keys
@@ -35,7 +35,7 @@ def show(
     foreground: bool = False,
     temporary: bool = False,
 ) -> None:
-    """Show four lines: version and address, configuration, data, key; `accounts` is as keys.settle() returns it.
+    """Show a few lines: version and address, configuration, data, figures (`--admin`), key; `accounts` is as keys.settle() returns it.
 
     In the foreground of a terminal the first line names Ctrl-C; a temporary key is not worth a copy.
     """
@@ -48,6 +48,9 @@ def show(
     if config.store is not None:
         echo(f"store {config.store.url}")
     echo(f"data {settings.data}")
+    if settings.admin is not None:
+        admin = describe(settings.admin)
+        echo(f"figures of this server {own_url([admin]) or admin.path or settings.admin}, for this machine")
     echo(_key(settings) + ("" if temporary else ": keep a copy in another place, no backup has it"))
     if accounts is not None:
         kept = counted(accounts, "local account")
