@@ -84,9 +84,10 @@ class Start(Struct, frozen=True, kw_only=True):
             settings = _settings(store, opened, listeners, folder.choice, private=self._private)
         # Last, as `gamed health` asks what this file names: a start that fails before leaves the running server's.
         self._note_listeners(listeners, joined=folder.joined)
-        self.report(settings, opened, listeners, folder.accounts)
         admin = cli_listen.endpoint_of(self.admins[0]) if self.admins else None
-        return replace(settings, admin=admin, share=self.purpose == SHARE), folder.lock
+        settings = replace(settings, admin=admin, share=self.purpose == SHARE)
+        self.report(settings, opened, listeners, folder.accounts)
+        return settings, folder.lock
 
     @property
     def _private(self) -> bool:

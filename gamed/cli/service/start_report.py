@@ -35,7 +35,9 @@ def show(
     foreground: bool = False,
     temporary: bool = False,
 ) -> None:
-    """Show a few lines: version and address, configuration, data, figures (`--admin`), key; `accounts` is as keys.settle() returns it.
+    """Show version and address, configuration, data, the address of `--admin`, and the key.
+
+    `accounts` is as keys.settle() returns it.
 
     In the foreground of a terminal the first line names Ctrl-C; a temporary key is not worth a copy.
     """
