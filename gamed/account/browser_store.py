@@ -29,7 +29,7 @@ from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTr
 from gamed.outcomes import LoginFailure
 from gamed.players import tables
 from gamed.players.names import LOCAL
-from gamed.players.owner_tables import read_switch
+from gamed.players.owner_tables import is_trusted_way, read_switch
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import BrowserInfo, NewBrowserSession
@@ -178,6 +178,7 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
             browser_tables.end_browser(connection, keys.indexer, command.ended)
         player = {"player_id": admitted.player_id, "provider": login.provider}
         verified = proved.asked_again if isinstance(proved, ProviderIdentity) else True
+        verified = verified and is_trusted_way(connection, admitted.player_id, login.provider)
         ended = browser_tables.open_browser(
             connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=verified
         )

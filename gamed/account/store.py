@@ -109,7 +109,10 @@ def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> 
         return AdoptRefusal.BLOCKED
     if any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
         return AdoptRefusal.LINKED
-    merge_players(connection, keys, old_id, heir_id, command.now_ms)
+    moved = merge_players(connection, keys, old_id, heir_id, command.now_ms).moved
+    if LOCAL in moved:  # it is a way to sign in as this player from now on; see owner_tables.is_trusted_way()
+        query = "UPDATE local_account SET linked_ms = :now_ms WHERE player_id = :heir_id"
+        connection.execute(query, {"heir_id": heir_id, "now_ms": command.now_ms})
     return None
 
 

@@ -265,10 +265,10 @@ class LoginTransaction(Struct, frozen=True):
         """Return whether the provider should ask a player who is signed in there.
 
         A sign-in for the account's page allows what cannot be undone for ten minutes, so an open session at the
-        provider is not enough for it. A link needs such a sign-in before, and an invite makes a new player.
+        provider is not enough for it; with an invite, too, a person may sign in who is a player already. A link needs
+        such a sign-in before.
         """
-        own = self.requesting_session_id is None and self.invite_id is None
-        return own and self.intent is LoginIntent.ACCOUNT
+        return self.requesting_session_id is None and self.intent is LoginIntent.ACCOUNT
 
     @property
     def final(self) -> bool:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gamed.crypto import Indexer, Purpose, Random
 from gamed.database.connection import Connection
+from gamed.players import tables
 from gamed.structs import redacts
 
 CODE_DIGITS: Final = 8
@@ -63,9 +64,27 @@ def read_switch(connection: Connection) -> OwnerPageSwitch | None:
 def turn_on(connection: Connection, switch: OwnerPageSwitch) -> None:
     query = """
         INSERT INTO owner_page (one, on_ms, backup_folder) VALUES (1, :on_ms, :backup_folder)
-        ON CONFLICT (one) DO UPDATE SET backup_folder = excluded.backup_folder
+        ON CONFLICT (one) DO UPDATE SET on_ms = excluded.on_ms, backup_folder = excluded.backup_folder
     """
     connection.execute(query, {"on_ms": switch.on_ms, "backup_folder": switch.backup_folder})
+
+
+def trust_ways(connection: Connection, now_ms: int) -> None:
+    """Let all ways to sign in that are linked by now prove who the owner is, if the page is on."""
+    connection.execute("UPDATE owner_page SET on_ms = :now_ms WHERE one = 1", {"now_ms": now_ms})
+
+
+def is_trusted_way(connection: Connection, player_id: str, provider: str) -> bool:
+    """Return whether the page may take a sign-in this way as proof of who is there.
+
+    Somebody at the owner's unlocked browser can link an account of their own, which asks them for a password that they
+    know. So a way counts only if it was linked when the operator last opened the page, or chose the owner, on the host.
+    """
+    switch = read_switch(connection)
+    if switch is None:
+        return True
+    methods = tables.sign_in_methods(connection, player_id)
+    return any(each.provider == provider and each.linked_ms <= switch.on_ms for each in methods)
 
 
 def turn_off(connection: Connection) -> bool:

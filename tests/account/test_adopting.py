@@ -55,6 +55,8 @@ class AdoptTests(AdoptCase):
         self.assertEqual(self.site.request("GET", "/auth/sessions", self.deck).status, 401)
         self.assertEqual(self.server.rows("SELECT player_id FROM local_account"), [(self.player_id,)])
         self.assertIn(f"players_merged player={self.player_id} from={ANNA}", self.server.security)
+        query = "SELECT linked_ms FROM local_account WHERE player_id = :player_id"
+        self.assertEqual(self.server.rows(query, player_id=self.player_id), [(self.server.now_ms(),)])
         self.assertNotIn(SUMMARY, page.text)
 
     def test_both_have_a_save(self) -> None:

@@ -17,6 +17,7 @@ from gamed.login.transaction import (
     FINAL,
     NEXT,
     LoginEvent,
+    LoginIntent,
     LoginStage,
     LoginTransaction,
 )
@@ -206,3 +207,13 @@ def taken(login: LoginTransaction, event: LoginEvent, now_ms: int) -> LoginTrans
             return login.delivered("ses", b"result", now_ms)
         case _:
             return login.apply(event, now_ms)
+
+
+class AskedAgainTests(SynchronousTestCase):
+    def test_for_the_account(self) -> None:
+        """A provider asks again before each sign-in to the account, also with an invite, but not before a link."""
+        own = {"intent": LoginIntent.ACCOUNT}
+        self.assertTrue(a_login(**own).asks_again)
+        self.assertTrue(a_login(**own, invite_id="inv_example").asks_again)
+        self.assertFalse(a_login(**own, requesting_session_id="brs_example").asks_again)
+        self.assertFalse(a_login().asks_again)

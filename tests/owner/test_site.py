@@ -397,6 +397,25 @@ class RemovalTests(SiteCase):
         self.assertEqual((self.state(BO), self.events()), ("active", []))
 
 
+class LaterWayTests(SiteCase):
+    """Somebody at the owner's unlocked browser has linked an account of their own, and signs in with it."""
+
+    def test_proves_nothing(self) -> None:
+        """A way linked after the page was opened needs the code, until the operator opens the page again."""
+        self.add(BO, "bo")
+        self.begin(sign_in=False)
+        later = "UPDATE local_account SET linked_ms = linked_ms + 1 WHERE player_id = :player_id"
+        self.server.write(lambda c: c.execute(later, {"player_id": ANNA}).close())
+        self.browser.sign_in()
+        self.assertIn("run on the server: gamed owner confirm", self.open(f"/people/{BO}/erase").text)
+        self.act(self.open(f"/people/{BO}/erase").form("/erase"))
+        self.assertEqual(self.state(BO), "active")
+        self.server.write(lambda c: owner_tables.trust_ways(c, self.server.now_ms() + 1))
+        self.browser.cookies.clear()
+        self.browser.sign_in()
+        self.assertNotIn("gamed owner confirm", self.open(f"/people/{BO}/erase").text)
+
+
 class CodeTests(SiteCase):
     """The owner signed in where nothing proves that a person was asked."""
 

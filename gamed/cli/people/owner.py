@@ -53,6 +53,7 @@ def claim(context: CommandContext, who: str) -> None:
         if named.player.state != "active":
             raise CommandFailed(f"This player is {named.player.state}, not active.")
         player_tables.set_owner(connection, named.player.player_id)
+        owner_tables.trust_ways(connection, now_ms())
         store.record(connection, "owner claim", named.player.player_id)
         return named
 
@@ -106,7 +107,8 @@ def page() -> None:
 def on(context: CommandContext, backups: Path | None) -> None:
     """Open the owner's page, for the player who is the owner.
 
-    Run it again to change the folder for backups.
+    Run it again to change the folder for backups, or when the owner signs in another way than before: a way that was
+    linked later proves nothing, so merging and deleting need a code.
     """
     files = context.open_keyless()
     folder = None if backups is None else backups.absolute()
