@@ -97,17 +97,18 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
 def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> AdoptRefusal | None:
     """Merge the player of an old local account into the caller, as `players merge` does, or return why not.
 
-    An account with a way to sign in of its own is no old one: a password alone does not give it away.
+    An account with a way to sign in of its own is no old one: a password alone does not give it away. Nor does it give
+    away the owner's, with which the server would get another owner: only a command on the host does that (SPEC 4/18).
     """
     old_id, heir_id = command.player_id, command.caller.player_id
     if old_id == heir_id:
         return AdoptRefusal.OWN
     if tables.password_changed(connection, old_id, command.checked_ms, command.now_ms):
         return AdoptRefusal.PASSWORD
-    players = [tables.find_player(connection, each) for each in (old_id, heir_id)]
-    if any(player is None or player.state != "active" for player in players):
+    old, heir = (tables.find_player(connection, each) for each in (old_id, heir_id))
+    if old is None or heir is None or not old.state == heir.state == "active":
         return AdoptRefusal.BLOCKED
-    if any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
+    if old.owner or any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
         return AdoptRefusal.LINKED
     moved = merge_players(connection, keys, old_id, heir_id, command.now_ms).moved
     if LOCAL in moved:  # it is a way to sign in as this player from now on; see owner_tables.is_trusted_way()

@@ -5,7 +5,14 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from gamed.assets import marks
-from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NoPreviousRelease, ObjectNotFound, ReleaseNotFound
+from gamed.assets.errors import (
+    AssetsDamaged,
+    ChannelMoved,
+    ChannelNotFound,
+    NoPreviousRelease,
+    ObjectNotFound,
+    ReleaseNotFound,
+)
 from gamed.assets.manifest import Manifest, parse_manifest
 from gamed.assets.pointer import ChannelPointer, pointer_bytes
 from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, channel_lock, make_folders, write_atomically
@@ -23,11 +30,18 @@ class ChannelUpdate(Struct, frozen=True):
     """Whether its pointer was damaged, so that its history is lost."""
 
 
-def set_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """Set a channel to a complete release; raise ReleaseNotFound or AssetsDamaged."""
+def set_channel(
+    store: AssetStore, channel: str, release: str, keep: int, now_ms: int, *, expected: str | None = None
+) -> ChannelUpdate:
+    """Set a channel to a complete release; raise ReleaseNotFound or AssetsDamaged.
+
+    With `expected`, raise ChannelMoved unless the channel points at that release, and ChannelNotFound for a new one.
+    """
     check_release(store, release)
     make_folders(store.folder)
     with channel_lock(store.folder):
+        if expected is not None:
+            _require(channel, store.pointer(channel), expected)
         store.manifest(release)  # it still exists, and under the lock no command can delete it
         return move_channel(store, channel, release, keep, now_ms)
 
@@ -41,11 +55,16 @@ def move_channel(store: AssetStore, channel: str, release: str, keep: int, now_m
     return ChannelUpdate(channel, release, before.release if before else None, damaged)
 
 
-def rollback(store: AssetStore, channel: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """Set a channel back to its release before; raise ChannelNotFound, NoPreviousRelease or AssetsDamaged."""
+def rollback(store: AssetStore, channel: str, keep: int, now_ms: int, *, expected: str | None = None) -> ChannelUpdate:
+    """Set a channel back to its release before; raise ChannelNotFound, NoPreviousRelease or AssetsDamaged.
+
+    With `expected`, raise ChannelMoved unless the channel points at that release.
+    """
     store.pointer(channel)
     with channel_lock(store.folder):
         present = store.pointer(channel)
+        if expected is not None:
+            _require(channel, present, expected)
         stored = present.without_releases({each.release for each in present.history} - set(store.releases()))
         pointer = stored.rolled_back(now_ms)
         if pointer is None:
@@ -124,6 +143,12 @@ def readable_pointers(store: AssetStore) -> dict[str, ChannelPointer]:
 
 def write_pointer(store: AssetStore, channel: str, pointer: ChannelPointer) -> None:
     write_atomically(store.folder / CHANNELS / f"{channel}{SUFFIX}", pointer_bytes(pointer))
+
+
+def _require(channel: str, pointer: ChannelPointer, expected: str) -> None:
+    """Raise ChannelMoved for another release; the caller holds channel_lock(), so that of two callers one wins."""
+    if pointer.release != expected:
+        raise ChannelMoved(f"{channel} points at {pointer.release}. Look at the channels again.")
 
 
 def _write(store: AssetStore, channel: str, pointer: ChannelPointer, keep: int, now_ms: int) -> None:

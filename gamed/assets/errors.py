@@ -60,6 +60,10 @@ class TooManyOpen(AssetsUnreadable):
         super().__init__("The server has as many files open as it may. Try again in a moment.")
 
 
+class ChannelMoved(AssetsError):
+    """A channel that points at another release than the caller expects; nothing was changed."""
+
+
 class AssetsBusy(AssetsError):
     """A folder that another command works on."""
 

@@ -115,6 +115,11 @@ def part_name(name: str) -> str:
     return f".{name}.part"
 
 
+def is_backup(name: str) -> bool:
+    """Return whether this is the name of a complete backup."""
+    return _NAME.fullmatch(name) is not None
+
+
 def is_part(name: str) -> bool:
     """Return whether this is the name of an incomplete backup."""
     return _PART.fullmatch(name) is not None
@@ -125,7 +130,7 @@ def expired_backups(names: Collection[str], made: str, keep: int) -> list[str]:
 
     The backup that was just `made` stays, whatever its name: the clock may have been wrong before.
     """
-    others = sorted(name for name in names if _NAME.fullmatch(name) and name != made)
+    others = sorted(name for name in names if is_backup(name) and name != made)
     return others[: max(0, len(others) - (keep - 1))]
 
 

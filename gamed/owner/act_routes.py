@@ -5,6 +5,8 @@ A link that is shown once is the answer itself: it is neither in an address nor 
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from msgspec import Struct
 
@@ -12,7 +14,7 @@ from gamed.account.browser import BrowserVisit
 from gamed.account.link_model import NewLink
 from gamed.account.views import INVITE, RESET
 from gamed.http.app import make_html_app
-from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.errors import RouteNotFound
 from gamed.http.request import Request
 from gamed.login.problems import LOGIN_ERRORS
@@ -23,6 +25,7 @@ from gamed.owner.files import OwnerFiles
 from gamed.owner.model import HOME, NotConfirmed, TextUnusable
 from gamed.owner.responder import NOT_THE_OWNER, OwnerResponder, error_page, person_path, problem_page
 from gamed.owner.service import OwnerService
+from gamed.owner.site_routes import AFTER, id_after
 from gamed.owner.site_views import ShownInvite, qr_path
 from gamed.players.errors import AccountReauthenticationRequired
 from gamed.players.problems import PLAYER_ERRORS
@@ -33,6 +36,12 @@ from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component, redacts
+
+FORM_BYTES: Final = 32 * 1024
+"""A note of 2000 characters that UTF-8 writes in four bytes has 24,000 bytes in a form, besides the other fields."""
+_BODY_POLICIES: Mapping[str, BodyPolicy] = MappingProxyType(
+    {"act_as_owner": SmallBodyPolicy("application/x-www-form-urlencoded", FORM_BYTES)}
+)
 
 
 @redacts("fields")
@@ -70,7 +79,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
         problem_page, NOT_THE_OWNER, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS, SAVE_ERRORS, failure_page=error_page
     )
     prefixes = (f"{HOME}/do/", f"{HOME}/find")
-    body_policies = DEFAULT_BODY_POLICIES
+    body_policies = _BODY_POLICIES
 
     responder: OwnerResponder
     service: OwnerService
@@ -106,7 +115,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
         visit = await self.responder.enter(request)
         fields, reads = self._fields(request), self.responder.reads
         wanted, merging = fields.get("wanted", ""), fields.get("merging", "")
-        found = await reads.find(wanted, fields.get("after", "")[:100])
+        found = await reads.find(wanted, id_after(fields.get(AFTER) or None))
         named = await reads.named(merging[:100]) if merging else None
         own = await self.responder.own(request, visit)
         shown = site_views.people_page(own, found, wanted=wanted[:64], merging=named)

@@ -15,13 +15,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.backup_format import MANIFEST, BackupError, parse_manifest
+from gamed.database.backup_format import MANIFEST, BackupError, is_backup, parse_manifest
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
 from gamed.owner import tables
 from gamed.owner.acts import Act, ActStore, record_act, require_owner
+from gamed.owner.looks import SharedLooks
 from gamed.owner.model import BackupRun, BackupRuns, BackupState, KeptBackup, NoBackupFolder
 from gamed.players.owner_tables import read_switch
 from gamed.sessions.credentials import AuthenticatedSession
@@ -54,14 +55,13 @@ class OwnerBackups:
         in_thread: InThread | None = None,
     ) -> None:
         """Run what blocks by `in_thread`, by default in a thread for which a stopping process does not wait."""
-        self._reactor = reactor
         self._in_thread = in_thread or partial(call_in_daemon, reactor)
         self._databases = databases
         self._store = store
         self._make = make
         self._now_ms = now_ms
         self._instance_id = instance_id
-        self._looking = False
+        self._looks = SharedLooks(reactor, FOLDER_SECONDS)
         self._running = False
 
     async def state(self) -> BackupState:
@@ -78,16 +78,14 @@ class OwnerBackups:
     async def begin(self, caller: AuthenticatedSession) -> None:
         """Begin a backup; raise NoBackupFolder, BackupRuns, NotTheOwner or DatabaseError."""
         await self._store.check(caller)
-        switch, run = await self._databases.reads.submit(_read)
-        if switch is None or switch.backup_folder is None:
-            raise NoBackupFolder
+        _, run = await self._databases.reads.submit(_read)
         if self._running or (run is not None and run.ended_ms is None and await self._is_alive(run)):
             raise BackupRuns
         act = Act(caller, "backup", self._now_ms())
         begin = partial(_begin, before=run, instance_id=self._instance_id, act=act)
-        await self._databases.auth.submit(begin)
+        folder = await self._databases.auth.submit(begin)
         self._running = True
-        Deferred.fromCoroutine(self._run(Path(switch.backup_folder)))
+        Deferred.fromCoroutine(self._run(folder))
 
     async def _run(self, folder: Path) -> None:
         try:
@@ -112,22 +110,11 @@ class OwnerBackups:
 
     async def _look(self, folder: Path) -> Sequence[KeptBackup] | None:
         """Return the backups in the folder, the newest first; None while it does not respond, or cannot be read."""
-        if self._looking:
-            return None
-        self._looking = True
-        looked = self._in_thread(partial(list_backups, folder))
-        looked.addBoth(self._end_look)
-        waiting: Deferred[Any] = Deferred()
-        looked.addBoth(lambda found: None if waiting.called else waiting.callback(found))
         try:
-            found = await waiting.addTimeout(FOLDER_SECONDS, self._reactor)
+            found = await self._looks.join(str(folder), lambda: self._in_thread(partial(list_backups, folder)))
         except (OSError, defer.TimeoutError):
             return None
         return found if isinstance(found, list) else None
-
-    def _end_look(self, found: Any) -> Any:
-        self._looking = False
-        return found
 
 
 def call_in_daemon(reactor: Any, work: Callable[[], T]) -> Deferred[T]:
@@ -152,9 +139,10 @@ def call_in_daemon(reactor: Any, work: Callable[[], T]) -> Deferred[T]:
 def list_backups(folder: Path) -> list[KeptBackup]:
     """Return the complete backups in a folder, the newest first; only of the SHOWN newest is the manifest read.
 
-    This may block; raise OSError.
+    Folders with names of others are left out. This may block; raise OSError.
     """
-    names = sorted((path.parent.name for path in folder.glob(f"gamed-*Z/{MANIFEST}")), reverse=True)
+    found_names = (path.parent.name for path in folder.glob(f"gamed-*Z/{MANIFEST}"))
+    names = sorted(filter(is_backup, found_names), reverse=True)
     found = [_kept(folder / name) for name in names[:SHOWN]]
     return [*found, *(KeptBackup(name, 0, 0) for name in names[SHOWN:])]
 
@@ -174,10 +162,14 @@ def _read(connection: Connection) -> tuple[Any, BackupRun | None]:
     return read_switch(connection), tables.read_run(connection)
 
 
-def _begin(connection: Connection, before: BackupRun | None, instance_id: str, act: Act) -> None:
-    """Take the row, if it is as it was before: of two processes one begins."""
+def _begin(connection: Connection, before: BackupRun | None, instance_id: str, act: Act) -> Path:
+    """Take the row, if it is as it was before: of two processes one begins. Return the folder that is named now."""
     require_owner(connection, act.caller)
+    switch = read_switch(connection)
+    if switch is None or switch.backup_folder is None:
+        raise NoBackupFolder
     if tables.read_run(connection) != before:
         raise BackupRuns
     tables.begin_run(connection, instance_id, act.now_ms)
     record_act(connection, act, None)
+    return Path(switch.backup_folder)

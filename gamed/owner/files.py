@@ -11,10 +11,11 @@ from twisted.internet.defer import Deferred
 from gamed.assets import channel_store
 from gamed.assets import verify as asset_verify
 from gamed.assets.channel_store import ChannelUpdate
-from gamed.assets.errors import AssetsError
+from gamed.assets.errors import AssetsError, ChannelMoved
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.assets.verify import Overview
+from gamed.owner.looks import SharedLooks
 from gamed.owner.model import FilesChanged
 from gamed.timestamps import Now
 
@@ -27,24 +28,17 @@ class OwnerFiles:
     """The assets folder; what changes it are the functions of `gamed assets`."""
 
     def __init__(self, clock: Any, data: Path, keep: int, now_ms: Now, in_thread: InThread) -> None:
-        self._clock = clock
         self._store = AssetStore(data / FOLDER)
         self._keep = keep
         self._now_ms = now_ms
         self._in_thread = in_thread
-        self._looking = False
+        self._looks = SharedLooks(clock, FOLDER_SECONDS)
 
     async def overview(self) -> Overview | None:
         """Return channels, releases and sizes; None if the folder cannot be read, or does not respond."""
-        if self._looking:
-            return None
-        self._looking = True
-        waiting: Deferred[Any] = Deferred()
-        looked = self._in_thread(partial(asset_verify.overview, self._store, self._keep, self._now_ms()))
-        looked.addBoth(self._end_look)
-        looked.addBoth(lambda found: None if waiting.called else waiting.callback(found))
+        look = partial(asset_verify.overview, self._store, self._keep, self._now_ms())
         try:
-            found = await waiting.addTimeout(FOLDER_SECONDS, self._clock)
+            found = await self._looks.join("files", lambda: self._in_thread(look))
         except (AssetsError, OSError, defer.TimeoutError):
             return None
         return found if isinstance(found, Overview) else None
@@ -68,17 +62,13 @@ class OwnerFiles:
         return True
 
     def _point(self, channel: str, release: str, before: str) -> ChannelUpdate:
-        self._require(channel, before)
-        return channel_store.set_channel(self._store, channel, release, self._keep, self._now_ms())
+        try:
+            return channel_store.set_channel(self._store, channel, release, self._keep, self._now_ms(), expected=before)
+        except ChannelMoved:
+            raise FilesChanged from None
 
     def _roll_back(self, channel: str, before: str) -> ChannelUpdate:
-        self._require(channel, before)
-        return channel_store.rollback(self._store, channel, self._keep, self._now_ms())
-
-    def _require(self, channel: str, before: str) -> None:
-        if self._store.pointer(channel).release != before:
-            raise FilesChanged
-
-    def _end_look(self, found: Any) -> Any:
-        self._looking = False
-        return found
+        try:
+            return channel_store.rollback(self._store, channel, self._keep, self._now_ms(), expected=before)
+        except ChannelMoved:
+            raise FilesChanged from None

@@ -3,7 +3,7 @@
 Every act is an event with `by=owner:ply_...`, under the name of the command that does the same on the host.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from gamed.audit import AuditLog, SecurityEvent
 from gamed.crypto import Random
 from gamed.database.connection import STATE, attributed, is_storable
 from gamed.database.databases import Databases
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
+from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt, DatabaseError
 from gamed.owner.acts import Act, ActStore, require_confirmed
 from gamed.owner.model import NOTE_CHARACTERS, NotTheOwner, PersonGone, TextUnusable
 from gamed.players.errors import DisplayNameInvalid, PlayerChanged
@@ -109,8 +109,15 @@ class OwnerService(Component, frozen=True, kw_only=True):
         await self._finish(Removal(player_id, heir_id))
 
     async def _finish(self, removal: Removal) -> None:
+        """End a removal that is marked, after the earlier ones on which it depends.
+
+        A DatabaseError is no refusal any more: the act has begun and is recorded, and the clean-up ends it.
+        """
         try:
-            await self.removals.finish(removal)
+            for each in _with_earlier(await self.removals.records.unfinished(), removal):
+                await self.removals.finish(each)
+        except DatabaseError:
+            pass  # the clean-up logs what it has to postpone itself
         finally:  # after an error, too, the sessions of the one have ended, and the other may have new saves
             self.revoked(removal.player_id)
             if removal.heir_id is not None:
@@ -157,8 +164,15 @@ class OwnerService(Component, frozen=True, kw_only=True):
         await self.store.check(caller)
         done = await work()
         if always or done:
-            await self.store.record(self._act(caller, command))
+            await self._record(self._act(caller, command))
         return done
+
+    async def _record(self, act: Act) -> None:
+        """Record an act that has happened; where auth.db does not take it, the log of the server alone has it."""
+        try:
+            await self.store.record(act)
+        except (NotTheOwner, DatabaseError):  # an error would tell the owner that nothing was changed
+            self.audit.record(SecurityEvent.COMMAND, command=act.command, player=act.player_id, by=act.by)
 
     async def _check_saves(self, act: Act) -> None:
         if not is_storable(act.player_id):
@@ -181,11 +195,22 @@ class OwnerService(Component, frozen=True, kw_only=True):
         )
         current: Version = await self.databases.state.submit(restore)
         self.revoked(player_id)
-        try:
-            await self.store.record(act)
-        except NotTheOwner:  # the restore has happened: the log of the server has it, as of a command that was killed
-            self.audit.record(SecurityEvent.COMMAND, command=act.command, player=player_id, by=act.by)
+        await self._record(act)
         return current
 
     def _act(self, caller: AuthenticatedSession, command: str, player_id: str = "", code: str | None = None) -> Act:
         return Act(caller, command, self.now_ms(), player_id, code)
+
+
+def _with_earlier(unfinished: Sequence[Removal], removal: Removal) -> Sequence[Removal]:
+    """Return the unfinished removals that concern this one's players, in their order.
+
+    Saves that are still on their way to a player must arrive before that player's are moved or erased: later they would
+    belong to an id that nobody has.
+    """
+    concerned, found = {removal.player_id, removal.heir_id} - {None}, list[Removal]()
+    for each in reversed(unfinished):  # the latest first: what leads to an earlier removal's player is found, too
+        if not concerned.isdisjoint((each.player_id, each.heir_id)):
+            concerned.add(each.player_id)
+            found.append(each)
+    return found[::-1]

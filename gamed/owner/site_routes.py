@@ -67,7 +67,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/owner/people", methods=["GET"])
     async def show_owner_people(self, request: Request) -> bytes:
         visit = await self._enter(request)
-        after = _id_of(read_query(request).get(AFTER))
+        after = id_after(read_query(request).get(AFTER))
         found = await self.responder.reads.people(after)
         shown = site_views.people_page(await self.responder.own(request, visit), found, after=after)
         return self.responder.page(request, shown)
@@ -95,7 +95,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/owner/people/<string:player_id>/merge", methods=["GET"])
     async def choose_heir(self, request: Request, player_id: str) -> bytes:
         visit = await self._enter(request)
-        after = _id_of(read_query(request).get(AFTER))
+        after = id_after(read_query(request).get(AFTER))
         named = await self.responder.reads.named(_person(player_id))
         if named.player.owner:
             raise OwnerProtected("players merge")
@@ -190,7 +190,7 @@ def _person(player_id: str) -> str:
     return player_id
 
 
-def _id_of(text: str | None) -> str:
+def id_after(text: str | None) -> str:
     """Return the id behind which a page begins, "" for the first page; raise BadRequest."""
     if text is None:
         return ""

@@ -87,7 +87,7 @@ class AdoptRefusal(Enum):
 
     OWN = "own"
     LINKED = "linked"
-    """It has an account at a provider, by which its player signs in."""
+    """It has an account at a provider, by which its player signs in, or it is the owner's."""
     BLOCKED = "blocked"
     """Its player, or the one who asks, may not sign in."""
     PASSWORD = "password"

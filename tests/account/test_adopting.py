@@ -159,6 +159,13 @@ class RefusedTests(AdoptCase):
         self.refused(self.adopt(), sentences.ADOPT_REFUSED[AdoptRefusal.LINKED].source)
         self.unchanged()
 
+    def test_owner(self) -> None:
+        """The owner's account stays the owner's: its password alone, typed on a public page, gives no server away."""
+        self.server.write(lambda c: player_tables.set_owner(c, ANNA))
+        self.refused(self.adopt(), sentences.ADOPT_REFUSED[AdoptRefusal.LINKED].source)
+        self.unchanged()
+        self.assertEqual(self.server.rows("SELECT player_id FROM player WHERE owner = 1"), [(ANNA,)])
+
     def test_blocked(self) -> None:
         """A blocked player's account stays blocked."""
         self.server.write(lambda c: player_tables.set_state(c, ANNA, "blocked"))

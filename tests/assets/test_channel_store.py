@@ -1,10 +1,13 @@
 """Channels are set to a complete release, rolled back and deleted (docs/owners/assets.md: Move channels)."""
 
+from functools import partial
+
 from gamed.assets import channel_store
 from gamed.assets import store as asset_store
 from gamed.assets.errors import (
     AssetsBusy,
     AssetsDamaged,
+    ChannelMoved,
     ChannelNotFound,
     NoPreviousRelease,
     PointerMalformed,
@@ -42,6 +45,18 @@ class ChannelTests(AssetsCase):
         before = self.tree()
         self.assertEqual(self.point("beta", self.two).before, self.two)
         self.assertEqual(self.tree(), before)
+
+    def test_expected(self) -> None:
+        """A caller who names the release that is expected moves the channel from that one alone."""
+        before, now_ms = self.tree(), self.now_ms + 1000
+        move = partial(channel_store.set_channel, self.store, keep=self.keep, now_ms=now_ms)
+        back = partial(channel_store.rollback, self.store, "stable", self.keep, now_ms)
+        self.assertRaises(ChannelMoved, move, "stable", self.one, expected=self.two)
+        self.assertRaises(ChannelMoved, back, expected=self.two)
+        self.assertRaises(ChannelNotFound, move, "beta", self.one, expected=self.two)
+        self.assertEqual(self.tree(), before)
+        self.assertEqual(back(expected=self.three).release, self.two)
+        self.assertEqual(move("stable", self.one, expected=self.two).before, self.two)
 
     def test_only_complete_releases(self) -> None:
         """A channel is not set to a release that is unknown, damaged or incomplete."""

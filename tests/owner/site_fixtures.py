@@ -1,16 +1,18 @@
 """The owner's page that acts, with all routes that it shares data with, and an owner who is signed in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from json import loads
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 
 from gamed.account.build import AccountComponents
 from gamed.assets.store import FOLDER
 from gamed.context import ServiceContext
+from gamed.database.errors import DatabaseReadOnly, new_error
 from gamed.http.app import RouteGroup
 from gamed.login.responder import PageResponder
 from gamed.owner.build import build_owner
@@ -130,6 +132,17 @@ class SiteCase(AccountCase):
         rows = self.server.rows("SELECT player_id, detail FROM security_event WHERE event = 'command' ORDER BY number")
         details = [(player, loads(detail)) for player, detail in rows]
         return [(each["command"], player, each["by"]) for player, each in details]
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Let auth.db be one that can only be read."""
+        auth = self.server.databases.auth
+        submit = auth.submit
+        auth.submit = lambda *args, **kwargs: fail(new_error(DatabaseReadOnly))  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            auth.submit = submit  # type: ignore[method-assign]
 
     def unknown(self, accepted: str) -> Answer:
         """Ask for a path that no route has."""

@@ -3,9 +3,11 @@
 from json import loads
 from typing import Any
 
-from twisted.internet.defer import succeed
+from twisted.internet.defer import fail, succeed
 
+from gamed.account import store as player_store
 from gamed.account.link_tables import page_of_invites
+from gamed.database.errors import DatabaseUnreachable, new_error
 from gamed.database.security_events import page_of_events
 from gamed.owner import site_sentences as sentences
 from gamed.owner import tables
@@ -384,6 +386,66 @@ class RemovalTests(SiteCase):
         self.assertIsNone(self.state(BO))
         self.assertEqual(self.read(self.play(CLEO), "auto"), b"\x01one")
         self.assertIn(("players merge", CLEO, BY), self.events())
+
+    def begin_merge(self) -> None:
+        """Merge Bo into Cleo as a process does that ends before the saves move."""
+        self.add(BO, "bo")
+        self.add(CLEO, "cleo")
+        self.put(self.play(BO), "auto", b"\x01one")
+        now_ms = self.server.now_ms()
+        self.server.write(lambda c: player_store.merge_players(c, self.server.keys, BO, CLEO, now_ms))
+        self.server.shift_ms += 1
+        self.begin()
+
+    def saves(self) -> list[tuple[str, str]]:
+        """Return player and slot of each save."""
+        return done(self.server.databases.reads.submit(lambda c: c.rows("SELECT player_id, slot FROM save")))
+
+    def test_merge_after_unfinished_merge(self) -> None:
+        """Saves that an earlier merge has not moved yet arrive at the last heir, not at an id that nobody has."""
+        self.begin_merge()
+        dora = self.add("ply_" + "D" * 22, "dora")
+        self.act(self.open(f"/people/{CLEO}/merge/{dora}").form("/merge"))
+        self.assertEqual((self.state(BO), self.state(CLEO)), (None, None))
+        self.assertEqual(self.read(self.play(dora), "auto"), b"\x01one")
+        self.assertEqual(self.saves(), [(dora, "auto")])
+
+    def test_erase_after_unfinished_merge(self) -> None:
+        """Saves that an earlier merge has not moved yet are erased, too."""
+        self.begin_merge()
+        self.act(self.open(f"/people/{CLEO}/erase").form("/erase"))
+        self.assertEqual((self.state(BO), self.state(CLEO), self.saves()), (None, None, []))
+        self.assertEqual(done(self.account.removals.resume()), 0)
+
+    def test_postponed(self) -> None:
+        """An act that has begun is not shown as one that changed nothing: the clean-up ends it."""
+        self.add(BO, "bo")
+        self.add(CLEO, "cleo")
+        self.put(self.play(BO), "auto", b"\x01one")
+        self.put(self.play(CLEO), "auto", b"\x01two")
+        dora = self.add("ply_" + "D" * 22, "dora")
+        self.begin()
+        state = self.server.databases.state
+        submit, calls = state.submit, []
+
+        def fail_later(*args: Any, **kwargs: Any) -> Any:
+            """Accept the check before the mark alone."""
+            calls.append(args)
+            return submit(*args, **kwargs) if len(calls) == 1 else fail(new_error(DatabaseUnreachable))
+
+        for form, notice, player in (
+            (self.open(f"/people/{BO}/erase").form("/erase"), "o-erase", BO),
+            (self.open(f"/people/{CLEO}/merge/{dora}").form("/merge"), "o-merge", CLEO),
+        ):
+            calls.clear()
+            state.submit = fail_later  # type: ignore[method-assign]
+            page = self.act(form)
+            state.submit = submit  # type: ignore[method-assign]
+            self.assertEqual(page.status, 200)
+            self.assertIn(sentences.NOTICES[notice].source, page.text)
+            self.assertEqual(self.state(player), "erasing")
+        self.assertEqual(done(self.account.removals.resume()), 2)
+        self.assertEqual(self.saves(), [(dora, "auto")])
 
     def test_merge_refused(self) -> None:
         """A player cannot be merged with themselves, or into one who waits or is gone."""

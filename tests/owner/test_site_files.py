@@ -1,24 +1,29 @@
 """The owner's page restores saves, moves channels and makes backups, as the commands do."""
 
 from contextlib import nullcontext
+from os import fsdecode
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from gamed.assets import channel_store
 from gamed.assets.publish import Publisher, PublishRequest
-from gamed.assets.store import FOLDER, AssetStore
+from gamed.assets.store import FOLDER, AssetStore, channel_lock
 from gamed.cli.data.backup import back_up
 from gamed.cli.paths import Paths
 from gamed.config.model import Config
 from gamed.database.backup_format import folder_name
-from gamed.database.errors import DatabaseCorrupt, DatabaseReadOnly, new_error
+from gamed.database.errors import DatabaseCorrupt
+from gamed.owner import backups, tables
 from gamed.owner import site_sentences as sentences
-from gamed.owner import tables
 from gamed.owner.backups import FAILED, list_backups
+from gamed.owner.files import OwnerFiles
+from gamed.owner.model import FilesChanged
 from tests.cli.process import CommandTestCase
-from tests.login.fixtures import ANNA
+from tests.login.fixtures import ANNA, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, SiteCase
 from tests.support.databases import elsewhere
 from tests.support.stores import POSTGRESQL, sqlite_files
@@ -64,6 +69,15 @@ class SavesTests(SiteCase):
         self.assertEqual(self.act(form).status, 409)
         self.assertEqual(self.events(), [("saves undelete", BO, BY)])
 
+    def test_not_recorded(self) -> None:
+        """A restore that auth.db cannot record any more has happened: the page says so, and the log has it."""
+        form = self.open(f"/saves/{BO}/auto").form("/restore", version="1")
+        with self.refusing():
+            page = self.act(form)
+        self.assertIn(sentences.NOTICES["o-restore"].source, page.text)
+        self.assertEqual((self.read(self.game, "auto"), self.events()), (ONE, []))
+        self.assertIn(f'command command="saves restore" player={BO} by={BY}', str(self.server.security))
+
     def test_refused(self) -> None:
         """A version, a slot or a player that is not there changes nothing."""
         page = self.open()
@@ -106,16 +120,8 @@ class SavesTests(SiteCase):
     def test_read_only(self) -> None:
         """While the database can only be read, an act says so and changes nothing."""
         form = self.open(f"/people/{BO}").form("/block")
-        submit = self.server.databases.auth.submit
-
-        def refuse(*args: Any, **kwargs: Any) -> Deferred[Any]:
-            failed: Deferred[Any] = Deferred()
-            failed.errback(new_error(DatabaseReadOnly))
-            return failed
-
-        self.server.databases.auth.submit = refuse  # type: ignore[method-assign]
-        page = self.act(form)
-        self.server.databases.auth.submit = submit  # type: ignore[method-assign]
+        with self.refusing():
+            page = self.act(form)
         self.assertEqual((page.status, self.state(BO)), (507, "active"))
         self.assertIn(sentences.READ_ONLY.source, page.text)
 
@@ -124,21 +130,22 @@ class FilesTests(SiteCase):
     def setUp(self) -> None:
         super().setUp()
         self.store = AssetStore(self.data / FOLDER)
-        source = self.data.parent / "build"
-        source.mkdir()
-        self.releases = []
-        for text in ("one", "two"):
-            (source / "game.pak").write_text(text)
-            publisher = Publisher(
-                store=self.store,
-                progress=_silent,
-                now_ms=self.server.now_ms,
-                min_free_bytes=0,
-                keep_releases=5,
-            )
-            published = publisher.publish(PublishRequest(source, "stable", text, {}, {}, hidden=False, repair=False))
-            self.releases.append(published.release or "")
+        (self.data.parent / "build").mkdir()
+        self.releases = [self.publish(text) for text in ("one", "two")]
         self.begin()
+
+    def publish(self, text: str) -> str:
+        source = self.data.parent / "build"
+        (source / "game.pak").write_text(text)
+        publisher = Publisher(
+            store=self.store,
+            progress=_silent,
+            now_ms=self.server.now_ms,
+            min_free_bytes=0,
+            keep_releases=5,
+        )
+        published = publisher.publish(PublishRequest(source, "stable", text, {}, {}, hidden=False, repair=False))
+        return published.release or ""
 
     def pointer(self) -> str:
         return self.store.pointer("stable").release
@@ -154,6 +161,54 @@ class FilesTests(SiteCase):
         self.assertEqual(self.act(form).status, 409)
         self.assertEqual(self.pointer(), self.releases[0])
         self.assertEqual(self.events(), [("assets rollback", "", BY)])
+
+    def test_two_at_once(self) -> None:
+        """Two forms that come at once roll back once; the second one changes nothing."""
+        self.releases.append(self.publish("three"))
+        files = OwnerFiles(None, self.data, 5, self.server.now_ms, maybeDeferred)
+        results: list[object] = []
+
+        def roll_back() -> None:
+            try:
+                results.append(files._roll_back("stable", self.releases[2]).release)
+            except FilesChanged:
+                results.append(FilesChanged)
+
+        threads = [Thread(target=roll_back) for _ in range(2)]
+        with channel_lock(self.store.folder):
+            for thread in threads:
+                thread.start()
+            sleep(0.2)  # both have looked at the channel by then
+        for thread in threads:
+            thread.join()
+        self.assertCountEqual(results, [self.releases[1], FilesChanged])
+        self.assertEqual(self.pointer(), self.releases[1])
+
+    def test_not_recorded(self) -> None:
+        """A channel that was moved is shown as moved, also if auth.db cannot record it any more."""
+        form = self.open("/files").form("/rollback")
+        with self.refusing():
+            page = self.act(form)
+        self.assertIn(sentences.NOTICES["o-rollback"].source, page.text)
+        self.assertEqual((self.pointer(), self.events()), (self.releases[0], []))
+        self.assertIn(f'command command="assets rollback" player=- by={BY}', str(self.server.security))
+
+    def test_looked_at_twice(self) -> None:
+        """Two pages that are opened at once show the same look at the folder."""
+        begun: list[Deferred[Any]] = []
+
+        def in_thread(work: Any) -> Deferred[Any]:
+            begun.append(Deferred())
+            return begun[-1].addCallback(lambda _: work())
+
+        files = OwnerFiles(self.server.clock, self.data, 5, self.server.now_ms, in_thread)
+        looks = [Deferred.fromCoroutine(files.overview()) for _ in range(2)]
+        self.assertEqual(len(begun), 1)
+        begun[0].callback(None)
+        for look in looks:
+            found = done(look)
+            assert found is not None
+            self.assertEqual(len(found.releases), 2)
 
     def test_point(self) -> None:
         """A channel is pointed at another release; names that cannot be are refused."""
@@ -256,6 +311,36 @@ class BackupTests(SiteCase):
         self.assertIn("was interrupted", page.text)
         self.act(page.form("/backup"))
         self.assertEqual(self.made, [self.backups])
+
+    def test_other_folder(self) -> None:
+        """A folder that the host names meanwhile is the one that is used."""
+        self.begin()
+        self.turn_on(str(self.backups / "old"))
+        form, auth = self.open("/backups").form("/backup"), self.server.databases.auth
+        submit = auth.submit
+
+        def submit_late(work: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(work, "func", None) is backups._begin:
+                auth.submit = submit  # type: ignore[method-assign]
+                self.turn_on(str(self.backups))
+            return submit(work, *args, **kwargs)
+
+        auth.submit = submit_late  # type: ignore[method-assign]
+        self.act(form)
+        self.assertEqual(self.made, [self.backups])
+
+    def test_foreign_names(self) -> None:
+        """Folders that are no backups by their names are left out, and hinder nobody."""
+        mine = folder_name(self.server.now_ms(), [])
+        for name in (mine.encode(), b"gamed-Z", b"gamed-\xffZ", b"gamed-<b>Z", b"gamed-20260101T000000ZZ"):
+            path = Path(fsdecode(bytes(self.backups) + b"/" + name))
+            path.mkdir(parents=True)
+            (path / "manifest.json").write_text("{}")
+        self.assertEqual([each.name for each in list_backups(self.backups)], [mine])
+        self.begin()
+        self.turn_on(str(self.backups))
+        page = self.open("/backups")
+        self.assertEqual((page.status, page.text.count("damaged")), (200, 1))
 
     def test_many(self) -> None:
         """Only the newest are listed."""

@@ -138,6 +138,21 @@ class FormTests(SiteCase):
                     self.assertNotIn("script", page.tags)
         self.unchanged("")
 
+    def test_longest_note(self) -> None:
+        """A note may have 2000 characters of any script: a form needs up to twelve bytes for each."""
+        for sign in ("x", "\u0436", "\u6f22", "\U0001f600"):
+            self.assertEqual(self.browser.post(self.form("note", note=sign * 2000)).status, 200, sign)
+            self.assertIn(sign * 2000, self.open(f"/people/{BO}").html)
+            self.assertEqual(self.browser.post(self.form("note", note=sign * 2001)).status, 400, sign)
+        self.assertEqual(self.browser.post(self.form("note", note="x" * 32 * 1024)).status, 413)
+
+    def test_odd_place(self) -> None:
+        """The place of the next players of a search is an id, or the search is refused."""
+        self.assertEqual(self.browser.post(self.form("find", after="")).status, 200)
+        self.assertEqual(self.browser.post(self.form("find", after=BO)).status, 200)
+        for odd in ("\x00", "x", "ply_\x00", f"{BO}\n", "x" * 5000, *HOSTILE):
+            self.assertEqual(self.browser.post(self.form("find", after=odd)).status, 400, odd)
+
     def test_words(self) -> None:
         """Names, notes and searches are text wherever the page shows them."""
         for number, words in enumerate(HOSTILE):
