@@ -62,7 +62,7 @@ class TakeOverCase(SetupCase):
 
 
 STEP = examples(few=7, many=1)
-"""Of how many moments one is tried: two set-ups and their commands take three seconds of a processor."""
+"""The distance of two moments that are tried: two set-ups and their commands take three seconds of a processor."""
 
 
 def count_players(path: Path) -> int:
