@@ -189,7 +189,7 @@ def _carry_out(run: Run) -> None:
     own = [file for file in plan.files if file.path.is_relative_to(layout.places.config.parent)]
     _write(own, owner)
     if plan.source is not None:
-        taking.take_over(layout, plan.source, owner)
+        taking.take_over(layout, plan.source, owner, lambda: _write(own, owner))
     if not taking.is_running(layout.places.data):
         _prepare(run)
     _write([file for file in plan.files if file not in own], owner)
