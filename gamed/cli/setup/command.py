@@ -42,7 +42,7 @@ INSTALL = (
 )
 """The arguments of `python -m`, run in the checkout; gamed itself is the last one."""
 DRIVER = "pip --python {opt}/bin/python install -q --require-hashes -r etc/postgresql-constraints.txt"
-"""As INSTALL, for a store in PostgreSQL."""
+"""The further arguments for a store in PostgreSQL."""
 PUBLIC_UMASK = 0o022
 """Programs and units are for every user to read; harden() closes all other files."""
 

@@ -91,7 +91,7 @@ class HomeTests(SetupCase):
         self.assertNotIn("public_url", json.loads(self.new.config.read_text()))
 
     def test_edited(self) -> None:
-        """What the owner has changed in a file since is kept beside it, and the plan says so."""
+        """A file that the owner has changed since is kept beside the new one, and the plan says so."""
         self.set_up()
         unit = self.home / ".config/systemd/user/gamed.service"
         edited = unit.read_text() + "# mine\n"

@@ -63,7 +63,7 @@ class TakeOverCase(SetupCase):
 
 
 STEP = examples(few=7, many=1)
-"""Of how many moments one is tried: two set-ups and their commands take three seconds of a processor."""
+"""The distance between two moments that are tried: two set-ups and their commands take three seconds of a processor."""
 
 
 def make_png() -> bytes:
