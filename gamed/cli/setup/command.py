@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_IMODE
 
 import click
 from msgspec import Struct
@@ -31,7 +32,7 @@ from gamed.cli.setup import plan as planning
 from gamed.cli.setup import take_over as taking
 from gamed.cli.setup.answers import ask, proposed, read_answers
 from gamed.cli.setup.plan import OPT, USER, Layout, Plan, PlannedFile
-from gamed.cli.setup.samples import load_without_secrets
+from gamed.cli.setup.samples import credential_folder, load_without_secrets
 from gamed.disk import sync_folder
 
 INSTALL = (
@@ -39,7 +40,9 @@ INSTALL = (
     *("pip --python {opt}/bin/python install -q --require-hashes -r constraints.txt",),
     *("pip --python {opt}/bin/python install -q --no-deps --no-build-isolation .",),
 )
-"""The arguments of `python -m`, run in the checkout."""
+"""The arguments of `python -m`, run in the checkout; gamed itself is the last one."""
+DRIVER = "pip --python {opt}/bin/python install -q --require-hashes -r etc/postgresql-constraints.txt"
+"""The further arguments for a store in PostgreSQL."""
 PUBLIC_UMASK = 0o022
 """Programs and units are for every user to read; harden() closes all other files."""
 
@@ -55,6 +58,22 @@ class Run(Struct, frozen=True):
         return subprocess.run(
             [*self.plan.program, *words], env=self.environ, stdout=subprocess.PIPE, text=True, check=False
         )
+
+    def program(self, words: Sequence[str], cwd: Path | None = None) -> int:
+        """Run another program, without a secret in its environment; return its exit code."""
+        done = subprocess.run(words, cwd=cwd, env=self.environ, stdin=subprocess.DEVNULL, check=False)
+        return done.returncode
+
+    def require(self, words: Sequence[str], cwd: Path | None = None) -> None:
+        """Run another program that has to succeed; raise SetupError or CommandFailed."""
+        try:
+            code = self.program(words, cwd)
+        except FileNotFoundError:
+            raise SetupError(f"{words[0]} is not installed. Install it, then run gamed setup again.") from None
+        if code != 0:
+            raise CommandFailed(
+                f"This command failed: {shlex.join(words)}. Correct the cause, then run gamed setup again."
+            )
 
 
 @click.command(short_help="Set a server up that stays.")
@@ -115,6 +134,10 @@ def _refuse(plan: Plan, port: int) -> None:
     planning.refuse_folders(plan, _user_id() if layout.root else os.getuid(), served=served)
     if plan.source is not None and taking.is_running(plan.source.data):
         raise CommandFailed(f"The server in {plan.source.data} runs. Stop it, then run gamed setup again.")
+    if plan.checkout is not None and taking.is_running(layout.places.data):
+        raise CommandFailed(
+            f"The server runs, and another gamed must be installed in {OPT}. Stop it, then run gamed setup again."
+        )
     if not taking.is_running(layout.places.data):
         try:
             listen.probe([plan.server.listener])
@@ -141,7 +164,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.source is not None:
         yield f"move     {plan.source.data} to {plan.layout.places.data}"
     for file in changed:
-        yield f"{_verb(file)} {file.path}"
+        kept = f", kept as {file.kept}" if file.replaces() else ""
+        yield f"{_verb(file)} {file.path}{kept}"
     if len(changed) < len(plan.files):
         yield f"{counted(len(plan.files) - len(changed), 'file')} already as wanted"
 
@@ -157,7 +181,10 @@ def _dry_lines(plan: Plan) -> Iterator[str]:
         if file.content is not None:
             owner = f"root:{USER}" if file.for_service and plan.layout.root else "root" if plan.layout.root else "yours"
             yield f"\n# {file.path} ({file.mode:04o}, {owner})"
-            yield "(a secret, not shown)" if file.secret else file.content.decode().rstrip("\n")
+            if file.secret or file.copied:
+                yield "(a secret, not shown)" if file.secret else "(a copy, not shown)"
+            else:
+                yield file.content.decode().rstrip("\n")
     yield from ("\n# Left to you", *plan.by_hand) if plan.by_hand else ()
 
 
@@ -180,8 +207,8 @@ def _carry_out(run: Run) -> None:
     plan, layout = run.plan, run.plan.layout
     if layout.root and _user_id() is None:
         home, shell = str(layout.places.data), "/usr/sbin/nologin"
-        _run(["useradd", "--system", "--no-create-home", "--home-dir", home, "--shell", shell, USER])
-    _install(plan)
+        run.require(["useradd", "--system", "--no-create-home", "--home-dir", home, "--shell", shell, USER])
+    _install(run)
     owner = _owner(layout)
     _make_folders(plan, owner)
     if plan.source is not None:
@@ -189,11 +216,12 @@ def _carry_out(run: Run) -> None:
     own = [file for file in plan.files if file.path.is_relative_to(layout.places.config.parent)]
     _write(own, owner)
     if plan.source is not None:
-        taking.take_over(layout, plan.source, owner)
+        taking.take_over(layout, plan.source, owner, lambda: _write(own, owner))
     if not taking.is_running(layout.places.data):
         _prepare(run)
+    left = _stop(run)
     _write([file for file in plan.files if file not in own], owner)
-    left = [*_start(run), *plan.by_hand]
+    left += [*_start(run), *plan.by_hand]
     _switch_page(run)
     _report(run, left)
 
@@ -206,17 +234,18 @@ def _switch_page(run: Run) -> None:
         raise CommandFailed("The owner's page could not be switched. Correct the cause, then run gamed setup again.")
 
 
-def _install(plan: Plan) -> None:
+def _install(run: Run) -> None:
     """Install the checkout where the service can read it; an interrupted installation begins again."""
-    if plan.checkout is None or planning.installed():
+    plan = run.plan
+    if plan.checkout is None:
         return
     echo(f"installing gamed in {OPT}; this takes a minute or two")
     before = os.umask(PUBLIC_UMASK)
     try:
-        for each in INSTALL:
+        for each in (*INSTALL[:-1], *([DRIVER] if plan.server.postgresql else []), INSTALL[-1]):
             words = each.format(opt=OPT).split()
             python = str(Path(sys.executable).resolve()) if words[0] == "venv" else sys.executable
-            _run([python, "-m", *words], cwd=plan.checkout)
+            run.require([python, "-m", *words], cwd=plan.checkout)
     finally:
         os.umask(before)
 
@@ -249,6 +278,8 @@ def _make_folders(plan: Plan, owner: tuple[int, int]) -> None:
                 folder.chmod(0o700)
     finally:
         os.umask(before)
+    if plan.layout.root:  # the unit reads it, also while it has no secret
+        credential_folder(plan.server).mkdir(mode=0o700, exist_ok=True)
     for file in plan.files:
         if file.secret:
             file.path.parent.chmod(0o700)
@@ -262,6 +293,9 @@ def _write(files: Sequence[PlannedFile], owner: tuple[int, int]) -> None:
         if file.content is None:
             file.path.unlink(missing_ok=True)
             continue
+        if file.replaces():  # the owner may have changed it
+            state = file.path.stat()
+            write_whole(file.kept, file.path.read_bytes(), S_IMODE(state.st_mode), state if os.getuid() == 0 else None)
         write_whole(file.path, file.content, file.mode, group=owner[1] if file.for_service else None)
 
 
@@ -291,6 +325,26 @@ def _prepare(run: Run) -> None:
         raise CommandFailed("The databases could not be made. Correct the cause, then run gamed setup again.")
 
 
+def _stop(run: Run) -> list[str]:
+    """Let systemd stop the units whose files are deleted next; return what is left to the owner.
+
+    A socket without its file would listen on, and take the port of the service.
+    """
+    layout = run.plan.layout
+    names = [file.path.name for file in run.plan.files if file.content is None and file.path.exists()]
+    if not names:
+        return []
+    command = ["systemctl", *([] if layout.root else ["--user"]), "disable", "--now", *names]
+    if _is_booted(layout) and run.program(command) == 0:
+        return []
+    return [f"Run first, if systemd runs: {shlex.join(command)}"]
+
+
+def _is_booted(layout: Layout) -> bool:
+    """Return whether the service manager runs that has the units of this layout."""
+    return Path("/run/systemd/system" if layout.root else f"/run/user/{os.getuid()}/systemd").is_dir()
+
+
 def _start(run: Run) -> list[str]:
     """Let systemd start the server, where it runs; return what is left to the owner."""
     layout, server = run.plan.layout, run.plan.server
@@ -303,10 +357,10 @@ def _start(run: Run) -> list[str]:
     ]
     if any(file.path == planning.CADDYFILE for file in run.plan.files):
         commands.append(["systemctl", "reload-or-restart", "caddy"])
-    booted = Path("/run/systemd/system" if layout.root else f"/run/user/{os.getuid()}/systemd").is_dir()
+    booted = _is_booted(layout)
     left = [] if layout.root else [f"To keep the server running without you: loginctl enable-linger {os.getuid()}"]
     for number, command in enumerate(commands):
-        if not booted or subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        if not booted or run.program(command) != 0:
             if not booted:
                 left.append(f"systemd does not run here. Without it: {_serving(run)}")
             return [*left, "Run: " + " && ".join(map(shlex.join, commands[number:]))]
@@ -351,14 +405,3 @@ def _show_link(url: str) -> None:
     echo(url)
     if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8":
         segno.make_qr(url, error="m").terminal(compact=True)
-
-
-def _run(command: Sequence[str], cwd: Path | None = None) -> None:
-    try:
-        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
-    except FileNotFoundError:
-        raise SetupError(f"{command[0]} is not installed. Install it, then run gamed setup again.") from None
-    if done.returncode != 0:
-        raise CommandFailed(
-            f"This command failed: {shlex.join(command)}. Correct the cause, then run gamed setup again."
-        )

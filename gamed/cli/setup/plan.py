@@ -10,15 +10,17 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from errno import EADDRINUSE
+from errno import EADDRINUSE, EINVAL
 from pathlib import Path
 from shutil import which
-from stat import S_IXOTH
+from stat import S_ISREG, S_IXOTH
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from gamed import __version__
 from gamed.cli import paths
+from gamed.cli.data.move_note import notes, parts_of
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.paths import Paths
 from gamed.cli.service.listen import describe
@@ -79,6 +81,17 @@ class PlannedFile(Struct, frozen=True):
     for_service: bool = False
     """Whether the group of the service may read it."""
     secret: bool = False
+    copied: bool = False
+    """Whether the content is a copy from beside the old configuration, such as a picture."""
+
+    @property
+    def kept(self) -> Path:
+        """Return where the content stays that this file replaces."""
+        return self.path.with_name(f"{self.path.name}.before")
+
+    def replaces(self) -> bool:
+        """Return whether another content is there, which is kept: its owner may have changed it."""
+        return self.content is not None and self.path.exists() and not self.is_written()
 
     def is_written(self) -> bool:
         """Return whether the file is there as planned; a secret that is there is kept, whatever it is."""
@@ -110,7 +123,8 @@ class Plan(Struct, frozen=True):
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of commands for the new server: its places, and its secrets as files."""
-        found = {name: value for name, value in environ.items() if name not in self.server.secrets}
+        secrets = {KEY_ENV, *self.server.secrets}
+        found = {name: value for name, value in environ.items() if name not in secrets}
         for name in self.server.secrets:
             found[f"{name}_FILE"] = str(credential(self.server, name))
         places = self.layout.places
@@ -139,7 +153,7 @@ def make_plan(
     """
     config = _configuration(text, answers, with_key=layout.root and source is None)
     listener = describe(f"tcp:{port}:interface=127.0.0.1")
-    program, checkout = _program(layout)
+    program, checkout = _program(layout, postgresql="store" in json.loads(config))
     is_script = checkout is not None or program.exists()
     owner = None if source == layout.places else (USER, USER)
     server = replace(
@@ -149,10 +163,11 @@ def make_plan(
         program=program if is_script else None,
         of_user=not layout.root,
         page_backups=bool(answers.owner_page),
+        any_secrets=layout.root,
         owner=owner if layout.root else None,
     )
     files = [
-        *_secrets(server, environ, new=source is None),
+        *_secrets(server, environ, new=source is None and not server.postgresql),
         PlannedFile(layout.answers, answers.text().encode(), 0o640),
         *_beside(layout, source, config),
         PlannedFile(layout.places.config, config.encode(), 0o640, for_service=True),
@@ -181,13 +196,13 @@ def _configuration(text: str | None, answers: Answers, *, with_key: bool) -> str
     return json.dumps(members, indent=2, ensure_ascii=False) + "\n"
 
 
-def _program(layout: Layout) -> tuple[Path, Path | None]:
+def _program(layout: Layout, *, postgresql: bool) -> tuple[Path, Path | None]:
     """Return the program of the units, and the checkout to install it from first if the service cannot read it."""
     script = Path(sysconfig.get_path("scripts")) / "gamed"
     if not layout.root or all(map(_readable, (script, paths.PACKAGE, Path(sys.executable).resolve()))):
         return script, None
     program, checkout = OPT / "bin/gamed", paths.PACKAGE.parent
-    if installed():
+    if _is_installed(postgresql=postgresql):
         return program, None
     if not _readable(Path(sys.executable).resolve()) or not (checkout / "setup.py").is_file():
         raise SetupError(
@@ -199,9 +214,21 @@ def _program(layout: Layout) -> tuple[Path, Path | None]:
     return program, checkout
 
 
-def installed() -> bool:
-    """Return whether OPT has a complete gamed: pip writes RECORD last."""
-    return any(OPT.glob("lib/python*/site-packages/gamed-*.dist-info/RECORD"))
+def _is_installed(*, postgresql: bool) -> bool:
+    """Return whether OPT has this gamed, complete: pip writes RECORD last.
+
+    Another version, or one with other schemas, could not serve the databases that this program upgrades.
+    """
+    for libraries in OPT.glob("lib/python*/site-packages"):
+        driver = not postgresql or any(libraries.glob("psycopg-*.dist-info/RECORD"))
+        if driver and (libraries / f"gamed-{__version__}.dist-info/RECORD").exists():
+            return _schemas(libraries / paths.PACKAGE.name) == _schemas(paths.PACKAGE)
+    return False
+
+
+def _schemas(package: Path) -> set[Path]:
+    """Return the scripts of a package's schemas; each upgrade of a schema is one more."""
+    return {path.relative_to(package) for path in package.rglob("*.sql")}
 
 
 def _readable(path: Path) -> bool:
@@ -217,17 +244,27 @@ def credential(server: Server, name: str) -> Path:
 
 def _secrets(server: Server, environ: Mapping[str, str], *, new: bool) -> Iterator[PlannedFile]:
     """Yield a file for each secret that the configuration names; a new server gets a new master key."""
-    missing = []
+    missing: list[str] = []
     for name in server.secrets:
         path, value = credential(server, name), environ.get(name)
         if (file := environ.get(f"{name}_FILE")) and not value:
             value = Path(file).read_text("utf-8").removesuffix("\n")
+        if value and path.exists() and path.read_text("utf-8").removesuffix("\n") != value:
+            raise SetupError(
+                f"{name} has another value than the file {path}. Unset the variable, or correct the file, and run "
+                "gamed setup again."
+            )
         if not value and not path.exists():
             if not new or name != KEY_ENV:
                 missing.append(name)
                 continue
             value = new_key()
         yield PlannedFile(path, f"{value or ''}\n".encode(), 0o600, secret=True)
+    if server.postgresql and missing == [KEY_ENV]:
+        raise SetupError(
+            f"The databases of this configuration may have players, whom only their own key can read. Set {KEY_ENV} to "
+            "that key, or for new databases to one of: gamed key new. Then run gamed setup again."
+        )
     if missing:
         raise SetupError(
             f"The configuration names {', '.join(missing)}. Set these variables as the server has them, or NAME_FILE "
@@ -240,13 +277,44 @@ def _beside(layout: Layout, source: Paths | None, config: str) -> Iterator[Plann
     if source is None or source == layout.places:
         return
     mark = json.loads(config).get("look", {}).get("mark")
-    names = [GAME, *(path.name for path in source.config.parent.glob("*.po")), *([mark] if mark else [])]
-    for name in names:
+    texts = sorted(path.name for path in source.config.parent.glob("*.po"))[: paths.MOST_CATALOGUES]
+    for name in [GAME, *texts, *([mark] if mark else [])]:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            continue
         for folder in (source.config.parent, layout.staging):
-            if (folder / name).is_file() and not Path(name).is_absolute() and ".." not in Path(name).parts:
-                content = (folder / name).read_bytes()
-                yield PlannedFile(layout.places.config.parent / name, content, 0o640, for_service=True)
+            if (content := _read_owned(folder, name)) is not None:
+                path = layout.places.config.parent / name
+                yield PlannedFile(path, content, 0o640, for_service=True, copied=True)
                 break
+
+
+def _read_owned(folder: Path, name: str) -> bytes | None:
+    """Read a file below the folder, or return None if there is none; raise SetupError for one that is not its owner's.
+
+    Root reads here what another user may have put there, and gives it to the service: so it follows no link, waits for
+    no pipe, and reads nothing of a third user.
+    """
+    descriptors: list[int] = []
+    try:
+        descriptors.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        owner = os.fstat(descriptors[0]).st_uid
+        for part in Path(name).parts:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptors.append(os.open(part, flags, dir_fd=descriptors[-1]))
+        state = os.fstat(descriptors[-1])
+        if not S_ISREG(state.st_mode) or state.st_uid not in (0, owner) or state.st_size > paths.MAX_FILE_BYTES:
+            raise OSError(EINVAL, "it is no regular file of the folder's owner of at most 256 KiB")
+        with open(descriptors.pop(), "rb") as file:
+            return file.read(paths.MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise SetupError(
+            f"{folder / name} cannot be copied ({e.strerror}). Put the file itself there, or take it away."
+        ) from None
+    finally:
+        for each in descriptors:
+            os.close(each)
 
 
 def _units(layout: Layout, server: Server) -> Iterator[PlannedFile]:
@@ -275,7 +343,7 @@ def _proxy(layout: Layout, server: Server, answers: Answers) -> tuple[list[Plann
     check = "Then ask the address as a player does: gamedctl doctor --public"
     if answers.players is Players.HOME:
         check = "Each device must trust this Caddy once: docs/owners/at-home.md has the steps."
-    if _is_replaceable(CADDYFILE):
+    if _is_replaceable(CADDYFILE, server, text.decode()):
         busy = "Port 443 is in use. If that is not Caddy (ss -ltnp names it), stop that, or see: gamedctl nginx"
         return [PlannedFile(CADDYFILE, text)], [busy, check] if _is_in_use(HTTPS_PORT) else [check]
     beside = CADDYFILE.with_name("gamed.caddy")
@@ -296,13 +364,36 @@ def _is_in_use(port: int) -> bool:
     return False
 
 
-def _is_replaceable(caddyfile: Path) -> bool:
+def _is_replaceable(caddyfile: Path, server: Server, text: str) -> bool:
+    """Return whether the file has no site but this server's, with its address of now or of an earlier run."""
     try:
-        lines = [line.strip() for line in caddyfile.read_text("utf-8").splitlines()]
+        present = caddyfile.read_text("utf-8")
     except FileNotFoundError:
         return True
-    own = bool(lines) and PRINTED in lines[0]
-    return own or [line for line in lines if line and not line.startswith("#")] == OF_DEBIAN
+    first = present.partition("\n")[0]
+    if PRINTED not in first:
+        return [line.strip() for line in present.splitlines() if line.strip() and line.strip()[0] != "#"] == OF_DEBIAN
+    known = _sites(text)
+    try:
+        known |= _sites(caddy_text(replace(server, public_url=first.removeprefix("# ").partition(", ")[0])))
+    except (CommandFailed, ValueError):  # somebody else's words
+        return False
+    return _sites(present) <= known
+
+
+def _sites(caddyfile: str) -> set[str]:
+    """Return the lines outside of blocks: the addresses of sites, and whatever else stands there."""
+    found, depth = set(), 0
+    for line in caddyfile.splitlines():
+        words = line.split()
+        comment = next((number for number, word in enumerate(words) if word.startswith("#")), len(words))
+        if not (words := words[:comment]):
+            continue
+        depth -= words[0] == "}"
+        if depth == 0 and words != ["}"]:
+            found.add(" ".join(words))
+        depth += words[-1].endswith("{")
+    return found
 
 
 def _refuse_foreign(file: PlannedFile) -> None:
@@ -320,20 +411,30 @@ def refuse_folders(plan: Plan, owner: int | None, *, served: bool) -> None:
     the server.
     """
     layout, backups, source = plan.layout, plan.server.backups, plan.source
-    known: tuple[str, ...] = ("lost+found",) if source else OWN
-    if source is not None and source.data.is_relative_to(layout.places.data):
-        known = source.data.relative_to(layout.places.data).parts[0], source.config.name, GAME
+    data = layout.places.data
+    known = ["lost+found"]
+    if source is not None and data.is_symlink():
+        raise CommandFailed(
+            f"{data} is a link, and a server is moved to a folder itself. Mount the disk there instead."
+        )
+    if source is not None and source.data != data and source.data.is_relative_to(data):
+        if source.data.parent != data:
+            raise CommandFailed(f"{source.data} is deep in {data}. Move it out of there first, with gamed move-data.")
+        known = [source.data.name, source.config.name, notes(source)[1].name, GAME]
+        known += [path.name for path in parts_of(notes(source)[1])]
     if backups.resolve().is_relative_to(layout.places.data.resolve()):
         raise CommandFailed(f"{backups} is in the data folder: both would be lost together. Name another folder.")
     if layout.root and served and layout.places.data.stat().st_uid == 0:
-        data = layout.places.data
         raise CommandFailed(f"{data} belongs to root. Give it to the service's user first: chown -R {USER}: {data}")
     for folder in [backups, *([] if served else [layout.places.data])]:
         if not folder.exists():
             continue
         if not folder.is_dir():
             raise CommandFailed(f"{folder} is not a folder. Move it away, or name another.")
-        names = sorted(name for name in os.listdir(folder) if folder == backups or not name.startswith(known))
+        begun = OWN if source is None else ()
+        names = sorted(
+            name for name in os.listdir(folder) if folder == backups or not (name in known or name.startswith(begun))
+        )
         if names and (folder != backups or folder.stat().st_uid != owner):
             whose = "belongs to another user and has" if folder == backups else "has no server, but"
             raise CommandFailed(f"{folder} {whose} {names[0]}. Name a folder below it, or move that away.")

@@ -84,6 +84,8 @@ class Server(Struct, frozen=True):
     """User and group of the service; by default those of the data folder."""
     of_user: bool = False
     """Whether the units are for the service manager of a user without root."""
+    any_secrets: bool = False
+    """Whether the service gets each secret of the folder of credentials, also if the configuration names none yet."""
     page_backups: bool = False
     """Whether the service itself writes to the folder for backups: the owner's page makes some."""
 
@@ -333,7 +335,7 @@ def _owner(data: Path) -> tuple[str, str]:
 
 def _credentials(server: Server) -> Iterator[str]:
     """Yield the lines that pass the secrets from the folder `credentials` beside the configuration."""
-    if any(name.startswith(PREFIX) for name in server.secrets):
+    if server.any_secrets or any(name.startswith(PREFIX) for name in server.secrets):
         yield f"LoadCredential={quoted(f'GAMED:{credential_folder(server)}')}\n"
     yield from _files(server, [name for name in server.secrets if not name.startswith(PREFIX)])
 

@@ -8,7 +8,7 @@ the last: until it is gone no start uses the new places, and the next `gamed set
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from gamed.cli.data.move_note import (
     TAKE_OVER,
     moved_to,
     notes,
+    parts_of,
     places_in,
     read_journal,
     read_take_over,
@@ -102,10 +103,11 @@ def begin(layout: Layout, source: Paths) -> None:
     write_take_over(layout.places, source)
 
 
-def take_over(layout: Layout, source: Paths, owner: tuple[int, int]) -> None:
+def take_over(layout: Layout, source: Paths, owner: tuple[int, int], write_settings: Callable[[], None]) -> None:
     """Move the server, whose configuration is written already; each step is skipped if an earlier run did it.
 
-    `owner` is user and group of the service, whose files the data become.
+    `owner` is user and group of the service, whose files the data become. `write_settings` writes the files beside the
+    new configuration again: where the server has them in that folder already, the move takes them away.
     """
     staging, data = layout.staging, layout.places.data
     if not is_server(data):
@@ -117,12 +119,21 @@ def take_over(layout: Layout, source: Paths, owner: tuple[int, int]) -> None:
         sync_folder(staging)
         if source.data.is_relative_to(data):  # as `move-data` leaves a server: only its notes are there by now
             shutil.rmtree(source.data, ignore_errors=True)
-            notes(source)[1].unlink(missing_ok=True)
+            for left in (notes(source)[1], *parts_of(notes(source)[1])):
+                left.unlink(missing_ok=True)
         staged.data.replace(data)
         sync_folder(data.parent)
+    write_settings()  # the staging folder has the only other copy
     for note in notes(source):
-        if note.exists():
+        if _same_file(note, notes(layout.places)[1]):
+            note.unlink(missing_ok=True)  # it would refuse the new places, too
+        elif note.exists():
             write_note(note, data, layout.places)
     shutil.rmtree(staging, ignore_errors=True)
     layout.places.config.with_name(TAKE_OVER).unlink(missing_ok=True)
     sync_folder(layout.places.config.parent)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Return whether two paths have the same name in the same folder, whatever links lead to that."""
+    return one.name == other.name and one.parent.resolve() == other.parent.resolve()

@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
+from base64 import b64encode
 
 from tests.cli.process import WAIT_SECONDS, get
-from tests.cli.setup.fixtures import SetupCase
+from tests.cli.setup.fixtures import MACHINE, SetupCase
 from tests.proxies.programs import program
 from tests.support.stores import sqlite_files
 
@@ -88,6 +89,17 @@ class HomeTests(SetupCase):
         self.set_up()
         self.assertNotIn("gamed.socket", self.units())
         self.assertNotIn("public_url", json.loads(self.new.config.read_text()))
+
+    def test_edited(self) -> None:
+        """A file that the owner has changed since is kept beside the new one, and the plan says so."""
+        self.set_up()
+        unit = self.home / ".config/systemd/user/gamed.service"
+        edited = unit.read_text() + "# mine\n"
+        unit.write_text(edited)
+        out = self.set_up()
+        self.assertIn(f"replace  {unit}, kept as {unit}.before\n", out)
+        self.assertEqual(unit.with_name("gamed.service.before").read_text(), edited)
+        self.assertNotIn("# mine", unit.read_text())
 
     def test_beside_its_server(self) -> None:
         """A second run beside the running server accepts its port, and makes no invite once there is a player."""
@@ -202,6 +214,35 @@ class RootTests(SetupCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.set_up(players="internet", address=ADDRESS)
         self.assertNotIn("tls internal", caddyfile.read_text())
+
+    def test_site_added(self) -> None:
+        """So does one that gamed printed, once the owner has added a site."""
+        caddyfile = self.place("/etc/caddy/Caddyfile")
+        self.set_up(players="internet", address=ADDRESS)
+        edited = caddyfile.read_text() + "blog.example.net { # mine\n\tfile_server\n}\n"
+        caddyfile.write_text(edited)
+        self.set_up(players="internet", address="https://games.example.net")
+        self.assertEqual(caddyfile.read_text(), edited)
+        self.assertIn("\ngames.example.net {\n", self.place("/etc/caddy/gamed.caddy").read_text())
+
+    def test_no_socket(self) -> None:
+        """A socket that is not wanted any more is stopped before its file is deleted; systemd gets no secret."""
+        programs, log = self.folder / "bin", self.folder / "systemctl.log"
+        programs.mkdir()
+        (programs / "systemctl").write_text(
+            f'#!/bin/sh\nexec >> {log}\ntest ! -e /etc/systemd/system/gamed.socket || printf "there "\necho "$@"\nenv\n'
+        )
+        (programs / "systemctl").chmod(0o755)
+        booted = "mount -t tmpfs tmpfs /run; mkdir -p /run/systemd/system\n"
+        self.before = [booted + word if word == MACHINE else word for word in self.before]
+        key = b64encode(bytes(range(32))).decode()
+        self.environ |= {"PATH": f"{programs}:{self.environ['PATH']}", "GAMED_MASTER_KEY": key}
+        self.set_up(players="internet", address=ADDRESS)
+        self.set_up()
+        text = log.read_text()
+        self.assertIn("\nthere disable --now gamed.socket\n", text)
+        self.assertNotIn(key, text)
+        self.assertFalse(self.place("/etc/systemd/system/gamed.socket").exists())
 
     def test_other_sites(self) -> None:
         """A Caddyfile with other sites stays as it is, and what to add to it is printed."""

@@ -115,6 +115,17 @@ class SurroundingsTests(SetupCase):
         self.new.config.write_text(json.dumps({"mode": "local", "master_key_env": "OTHER_KEY"}))
         self.assertIn("The configuration names OTHER_KEY. Set these variables", self.refused(code=78))
 
+    def test_other_value(self) -> None:
+        """A secret that has another value in the environment than in its file is refused."""
+        self.new.config.parent.mkdir(parents=True)
+        self.new.config.write_text(json.dumps({"mode": "local", "master_key_env": "OTHER_KEY"}))
+        file = self.new.config.parent / "credentials/OTHER_KEY"
+        file.parent.mkdir()
+        file.write_text("one\n")
+        os.chown(file, self.home.stat().st_uid, -1)
+        self.environ["OTHER_KEY"] = "two"
+        self.assertIn(f"OTHER_KEY has another value than the file {file}", self.refused(code=78))
+
     def test_named_places(self) -> None:
         """Options that name no server are refused."""
         self.assertIn("/nowhere has no server", self.refused("--data", "/nowhere"))
@@ -199,6 +210,16 @@ class RootTests(SetupCase):
             self.place("/etc/caddy/Caddyfile").exists()
             and "play.example.net" in self.place("/etc/caddy/Caddyfile").read_text()
         )
+
+    def test_key_of_store(self) -> None:
+        """No key is made for databases on a PostgreSQL server: they may have one."""
+        self.gamed("--help")  # makes the copies
+        config = self.place("/etc/gamed/authentication.json")
+        config.parent.mkdir()
+        members = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY", "store": "postgresql://gamed@localhost/gamed"}
+        config.write_text(json.dumps(members))
+        self.assertIn("may have players, whom only their own key can read", self.refused(code=78))
+        self.assertFalse((config.parent / "credentials").exists())
 
     def test_foreign_backups(self) -> None:
         """A folder for backups with the files of another user is refused."""

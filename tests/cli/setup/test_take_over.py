@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree, rmtree
 from sqlite3 import connect
+from zlib import compress, crc32
 
 from gamed.cli.paths import Paths
 from tests.cli.process import WAIT_SECONDS, get
@@ -62,7 +63,14 @@ class TakeOverCase(SetupCase):
 
 
 STEP = examples(few=7, many=1)
-"""The distance of two moments that are tried: two set-ups and their commands take three seconds of a processor."""
+"""The distance between two moments that are tried: two set-ups and their commands take three seconds of a processor."""
+
+
+def make_png() -> bytes:
+    """Return a picture of one pixel."""
+    chunks = ((b"IHDR", bytes.fromhex("00000001000000010800000000")), (b"IDAT", compress(b"\0\0")), (b"IEND", b""))
+    body = (len(data).to_bytes(4, "big") + kind + data + crc32(kind + data).to_bytes(4, "big") for kind, data in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(body)
 
 
 def count_players(path: Path) -> int:
@@ -102,6 +110,44 @@ class HomeTests(TakeOverCase):
         self.set_up()
         self.assertEqual(self.players(self.new), ["Anna"])
         self.assertFalse((self.new.data / "data").exists())
+
+    def test_other_files(self) -> None:
+        """A target that the data cannot become by one rename is refused before anything is changed."""
+        words = ["--config", str(self.old.config), "--data", str(self.old.data)]
+        disk = self.home / "disk"
+        disk.mkdir()
+        self.new.data.parent.mkdir(parents=True)
+        self.new.data.symlink_to(disk)
+        self.assertIn(f"{self.new.data} is a link", self.refused())
+        self.new.data.unlink()
+        self.give(self.home / ".local")
+        code, _, err = self.gamed(*words, "move-data", str(self.new.data))
+        self.assertEqual(code, 0, err)
+        for name in ("authentication.json.bak", "data.old"):
+            (self.new.data / name).write_text("")
+            self.assertIn(f"has no server, but {name}", self.refused())
+            (self.new.data / name).unlink()
+
+    def test_link_beside(self) -> None:
+        """A link beside the old configuration is not followed: it could be to a file of anybody."""
+        link = self.old.config.with_name("de.po")
+        link.symlink_to("/etc/passwd")
+        self.assertIn(f"{link} cannot be copied", self.refused(code=78))
+        link.unlink()
+        os.mkfifo(link)
+        self.assertIn(f"{link} cannot be copied", self.refused(code=78))
+
+    def test_picture(self) -> None:
+        """`--dry-run` prints no picture, and the set-up copies it."""
+        config = json.loads(self.old.config.read_text())
+        self.old.config.write_text(json.dumps(config | {"look": {"mark": "mark.png"}}))
+        picture = make_png()
+        self.old.config.with_name("mark.png").write_bytes(picture)
+        code, out, err = self.gamed("setup", "--dry-run", *self.answered())
+        self.assertEqual(code, 0, err)
+        self.assertIn("mark.png (0640, yours)\n(a copy, not shown)\n", out)
+        self.set_up()
+        self.assertEqual(self.new.config.with_name("mark.png").read_bytes(), picture)
 
     def test_two_servers(self) -> None:
         """A server at a place of its own does not replace the one that stays."""
@@ -150,6 +196,97 @@ class HomeTests(TakeOverCase):
                 os.chown(each, 65534, 65534, follow_symlinks=False)
 
 
+@sqlite_files("the databases of a server that moves are files")
+class SharedTests(SetupCase):
+    """The server has its configuration where the new one has it, and only its data elsewhere."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.old = Paths(self.new.config, self.new.config.parent / "data")
+        self.new.config.parent.mkdir(parents=True)
+        if os.geteuid() == 0:
+            for each in (self.new.config.parent, self.home / ".config"):
+                os.chown(each, 65534, 65534)
+        self.begin(self.old)
+        self.new.game.write_text('{"keep_days": 7}')
+        os.chown(self.new.game, self.home.stat().st_uid, -1)
+
+    def check(self) -> None:
+        self.assertEqual(self.players(self.new), ["Anna"])
+        self.assertEqual(json.loads(self.new.config.read_text())["server_name"], "Rose Street 7")
+        self.assertEqual(json.loads(self.new.game.read_text()), {"keep_days": 7})
+        self.assertEqual([path.name for path in self.new.data.parent.iterdir()], ["gamed"])
+        words = ["--config", str(self.old.config), "--data", str(self.old.data)]
+        self.assertIn(f"it has to be {self.new.data}", self.gamed(*words, "players", "list")[2])
+
+    def test_moves(self) -> None:
+        """Only the data move; configuration and limits are there as before, and the unit serves them."""
+        self.set_up()
+        self.check()
+        process = self.serve_unit()
+        self.assertEqual(self.stop(process), 0, self.output())
+
+    def test_moments(self) -> None:
+        """kill -9 at changes of the move: the next run ends it, with the configuration that was there."""
+        kept = self.folder / "kept"
+        copytree(self.home, kept, symlinks=True)
+        for moment in range(5, 100, STEP):
+            self.port = free_port()
+            answers = self.answered()
+            self.environ["AT"] = str(moment)
+            code = self.gamed("setup", *answers, program=KILLED)[0]
+            del self.environ["AT"]
+            if code == 0:
+                break
+            code, _, err = self.gamed("setup", *answers)
+            self.assertEqual(code, 0, f"{moment}: {err}")
+            self.check()
+            rmtree(self.home)
+            copytree(kept, self.home, symlinks=True)
+            if os.geteuid() == 0:
+                for each in (self.home, *self.home.rglob("*")):
+                    os.chown(each, 65534, 65534, follow_symlinks=False)
+        self.assertGreater(moment, 40)
+
+
+@sqlite_files("the databases of a server that moves are files")
+class SharedRootTests(SetupCase):
+    as_root = True
+
+    def setUp(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("only root can let /etc and /var/lib be other folders for one process")
+        super().setUp()
+
+    def test_inside(self) -> None:
+        """So does a server of the machine with its data in a folder of the new data folder, at changes of kill -9."""
+        old = Paths(self.new.config, self.new.data / "data")
+        self.gamed("--help")  # makes the copies
+        self.place(self.new.data).mkdir(mode=0o700)
+        self.place(self.new.config.parent).mkdir(mode=0o750)
+        self.begin(old)
+        self.place(self.new.game).write_text('{"keep_days": 7}')
+        kept = self.folder / "kept"
+        copytree(self.folder / "root", kept, symlinks=True)
+        for moment in range(30, 300, 3 * STEP):
+            self.port = free_port()
+            answers = self.answered()
+            self.environ["AT"] = str(moment)
+            ended = self.gamed("setup", *answers, program=KILLED)[0] == 0
+            del self.environ["AT"]
+            if not ended:
+                code, _, err = self.gamed("setup", *answers)
+                self.assertEqual(code, 0, f"{moment}: {err}")
+            self.assertEqual(self.players(self.new), ["Anna"], moment)
+            self.assertEqual(json.loads(self.place(self.new.game).read_text()), {"keep_days": 7})
+            self.assertEqual([path.name for path in self.place("/var/lib").glob("gamed*")].count("gamed.setup"), 0)
+            if ended:
+                break
+            rmtree(self.folder / "root")
+            copytree(kept, self.folder / "root", symlinks=True)
+        self.assertTrue(ended)
+
+
 @sqlite_files("the databases of a new server are files")
 class KilledNewTests(SetupCase):
     def test_moments(self) -> None:
@@ -193,7 +330,10 @@ class RootTests(TakeOverCase):
         self.assertNotEqual(uid, 0)
         self.assertEqual({path.stat().st_uid for path in data.rglob("*")}, {uid})
         self.assertTrue((data / "auth.key").exists())
-        self.assertFalse(self.place("/etc/gamed/credentials").exists())
+        credentials = self.place("/etc/gamed/credentials")  # empty, for the secrets that come later
+        self.assertEqual((list(credentials.iterdir()), credentials.stat().st_mode & 0o777), ([], 0o700))
+        unit = self.place("/etc/systemd/system/gamed.service").read_text()
+        self.assertIn("\nLoadCredential=GAMED:/etc/gamed/credentials\n", unit)
         config = self.place(self.new.config)
         self.assertEqual(stat.S_IMODE(config.stat().st_mode), 0o640)
         self.assertEqual(json.loads(config.read_text())["login"]["registration"], "approval")
