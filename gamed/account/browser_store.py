@@ -207,5 +207,9 @@ def change_password(connection: Connection, keys: Keys, command: PasswordCommand
         return None
     replace_password(connection, player_id, command.password, now_ms)
     player = {"player_id": player_id, "provider": LOCAL}
-    browser_tables.open_browser(connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=True)
+    # The old password proves no more than a sign-in with it would.
+    verified = is_trusted_way(connection, player_id, LOCAL)
+    browser_tables.open_browser(
+        connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=verified
+    )
     return player_id

@@ -16,6 +16,7 @@ from gamed.owner.tables import DAY_MS
 from gamed.players import owner_tables
 from gamed.players import tables as player_tables
 from gamed.sessions.credentials import RECENT_MS
+from tests.account.page_fixtures import HOME as ACCOUNT
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, MACHINE, SiteCase
@@ -472,9 +473,13 @@ class LaterWayTests(SiteCase):
         self.assertIn("run on the server: gamed owner confirm", self.open(f"/people/{BO}/erase").text)
         self.act(self.open(f"/people/{BO}/erase").form("/erase"))
         self.assertEqual(self.state(BO), "active")
+        self.browser.post(
+            self.browser.get(ACCOUNT).form("/password"), {"old": PASSWORD, "new": "another horse battery"}
+        )
+        self.assertIn("run on the server: gamed owner confirm", self.open(f"/people/{BO}/erase").text)
         self.server.write(lambda c: owner_tables.trust_ways(c, self.server.now_ms() + 1))
         self.browser.cookies.clear()
-        self.browser.sign_in()
+        self.browser.sign_in(password="another horse battery")
         self.assertNotIn("gamed owner confirm", self.open(f"/people/{BO}/erase").text)
 
 
