@@ -112,18 +112,25 @@ def read_answers(path: Path) -> Answers:
     return Answers(name or "", players or Players.MACHINE, url, join or Join.INVITED, backups or Path("/"), page)
 
 
-def proposed(stored: Path, config: Config | None, backups: Path) -> Answers:
-    """Return what the questions propose: the answers of the last run, else the settings of the server that is there."""
+def proposed(stored: Path, config: Config | None, backups: Path, *, page: bool | None) -> Answers:
+    """Return what the questions propose: the settings of the server that is there, and what the last run adds to them.
+
+    The settings come first, because their owner may have edited them since. `page` is whether the owner's page is on,
+    None if that is not known.
+    """
     try:
-        return read_answers(stored)
+        last = read_answers(stored)
     except (SetupError, ConfigError):
-        pass
+        last = Answers("gamed", Players.MACHINE, None, Join.INVITED, backups, True)
     if config is None:
-        return Answers("gamed", Players.MACHINE, None, Join.INVITED, backups, True)
+        return last
     join = next(join for join, registration in REGISTRATIONS.items() if registration is config.login.registration)
     url = config.public_url if (config.public_url or "").startswith("https:") else None
     where = Players.MACHINE if url is None else Players.HOME if url.endswith(".home.arpa") else Players.INTERNET
-    return Answers(config.server_name or "gamed", where, url, join, backups, True)
+    if url == last.address:
+        where = last.players
+    known = last.owner_page if page is None else page
+    return Answers(config.server_name or "gamed", where, url, join, last.backups, known)
 
 
 def ask(before: Answers) -> Answers:

@@ -32,7 +32,7 @@ from gamed.cli.setup import plan as planning
 from gamed.cli.setup import take_over as taking
 from gamed.cli.setup.answers import ask, proposed, read_answers
 from gamed.cli.setup.plan import OPT, USER, Layout, Plan, PlannedFile
-from gamed.cli.setup.samples import credential_folder, load_without_secrets
+from gamed.cli.setup.samples import UNITS, credential_folder, load_without_secrets
 from gamed.disk import sync_folder
 
 INSTALL = (
@@ -105,8 +105,14 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
     elif source is not None:
         echo(f"There is a server in {source.data}; it stays, and these answers are its settings.")
     config = None if text is None else load_without_secrets(source or layout.places, text)
-    answers = read_answers(answers_file) if answers_file else ask(proposed(layout.answers, config, layout.backups))
+    answers = (
+        read_answers(answers_file)
+        if answers_file
+        else ask(proposed(layout.answers, config, layout.backups, page=_page(source)))
+    )
     used = port or _port(source) or listen.USUAL_PORT
+    if source is not None and (lost := _left_listeners(source)):
+        echo(f"It listened at {', '.join(lost)}; now it listens at 127.0.0.1:{used} alone.")
     plan = planning.make_plan(layout, answers, source, text, port=used, environ=os.environ)
     _refuse(plan, used)
     if dry_run:
@@ -119,7 +125,25 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
         raise CommandFailed("Nothing was changed.")
     may_change()
     with _alone(layout):
+        # Another run may have ended between the plan and the lock.
+        if (taking.find_server(context, layout, os.environ), taking.read_present(layout, source)) != (source, text):
+            raise CommandFailed("Another gamed setup has changed this server. Run gamed setup again.")
         _carry_out(Run(plan, plan.environment(os.environ)))
+
+
+def _page(source: Paths | None) -> bool | None:
+    """Return whether the owner's page of this server is on; None if there is no server, or it cannot be read now."""
+    if source is None:
+        return None
+    words = [sys.executable, "-m", "gamed", "--config", str(source.config), "--data", str(source.data)]
+    done = subprocess.run([*words, "owner", "page", "status", "--json"], capture_output=True, text=True, check=False)
+    return bool(json.loads(done.stdout)["on"]) if done.returncode == 0 else None
+
+
+def _left_listeners(source: Paths) -> list[str]:
+    """Return the listeners of a server that its unit has not: sockets of a path, and addresses of the network."""
+    listeners = [listen.describe(text) for text in read_listeners(source.data)]
+    return [each.text for each in listeners if each.kind != "tcp" or not each.local]
 
 
 def _port(source: Paths | None) -> int | None:
@@ -138,13 +162,25 @@ def _refuse(plan: Plan, port: int) -> None:
         raise CommandFailed(
             f"The server runs, and another gamed must be installed in {OPT}. Stop it, then run gamed setup again."
         )
-    if not taking.is_running(layout.places.data):
+    if not taking.is_running(layout.places.data) and not _is_own_socket(plan):
         try:
             listen.probe([plan.server.listener])
         except CommandFailed:
             raise CommandFailed(
                 f"Port {port} is used by another program (ss -ltnp names it). Stop that, or choose another: --port 8090"
             ) from None
+
+
+def _is_own_socket(plan: Plan) -> bool:
+    """Return whether systemd listens at the server's address for the service, which need not run."""
+    layout = plan.layout
+    try:
+        text = (layout.units / UNITS["socket"]).read_text("utf-8")
+    except FileNotFoundError:
+        return False
+    command = ["systemctl", *([] if layout.root else ["--user"]), "is-active", "-q", UNITS["socket"]]
+    ours = f"ListenStream={plan.server.address}\n" in text
+    return ours and _is_booted(layout) and Run(plan, plan.environment(os.environ)).program(command) == 0
 
 
 def _user_id() -> int | None:
@@ -246,6 +282,7 @@ def _install(run: Run) -> None:
             words = each.format(opt=OPT).split()
             python = str(Path(sys.executable).resolve()) if words[0] == "venv" else sys.executable
             run.require([python, "-m", *words], cwd=plan.checkout)
+        OPT.chmod(0o755)  # `venv --clear` keeps the mode of a folder that is there
     finally:
         os.umask(before)
 
@@ -272,10 +309,8 @@ def _make_folders(plan: Plan, owner: tuple[int, int]) -> None:
         for folder in {file.path.parent for file in plan.files} - {config}:
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (data, plan.server.backups):
-            if not folder.exists() or not any(folder.iterdir()):
-                folder.mkdir(parents=True, exist_ok=True)
-                os.chown(folder, *owner)
-                folder.chmod(0o700)
+            folder.mkdir(parents=True, exist_ok=True)
+            _give_empty(folder, owner)
     finally:
         os.umask(before)
     if plan.layout.root:  # the unit reads it, also while it has no secret
@@ -284,6 +319,23 @@ def _make_folders(plan: Plan, owner: tuple[int, int]) -> None:
         if file.secret:
             file.path.parent.chmod(0o700)
     sync_folder(config)
+
+
+def _give_empty(folder: Path, owner: tuple[int, int]) -> None:
+    """Give a folder to the service unless it has something in it; raise CommandFailed for one of a third user.
+
+    By its descriptor, because whoever may write above it could put a link there between two steps.
+    """
+    descriptor = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.listdir(descriptor):
+            return
+        if os.fstat(descriptor).st_uid not in (os.getuid(), owner[0]):
+            raise CommandFailed(f"{folder} belongs to another user. Name another folder.")
+        os.fchown(descriptor, *owner)
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def _write(files: Sequence[PlannedFile], owner: tuple[int, int]) -> None:

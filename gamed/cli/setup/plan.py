@@ -9,11 +9,11 @@ import socket
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from errno import EADDRINUSE, EINVAL
 from pathlib import Path
 from shutil import which
-from stat import S_ISREG, S_IXOTH
+from stat import S_ISREG, S_IXOTH, S_IXUSR
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -50,6 +50,8 @@ ANSWERS = "setup.json"
 CADDYFILE = Path("/etc/caddy/Caddyfile")
 OWN = ("auth.", "state.", "database.", "gamed.", ".gamed", ".auth", "lost+found")
 """How the names begin that an interrupted first start leaves in a data folder."""
+CODE = (".py", ".sql", ".html", ".css", ".po", ".json")
+"""How the names of files end that decide what an installed gamed does."""
 OF_DEBIAN = [":80 {", "root * /usr/share/caddy", "file_server", "}"]
 """The lines of the Caddyfile that Debian's package installs, without comments."""
 
@@ -215,20 +217,26 @@ def _program(layout: Layout, *, postgresql: bool) -> tuple[Path, Path | None]:
 
 
 def _is_installed(*, postgresql: bool) -> bool:
-    """Return whether OPT has this gamed, complete: pip writes RECORD last.
+    """Return whether OPT has this gamed, complete and for the service to read: pip writes RECORD last.
 
-    Another version, or one with other schemas, could not serve the databases that this program upgrades.
+    Other files could not serve the databases that this program upgrades; a checkout changes without a new version.
     """
     for libraries in OPT.glob("lib/python*/site-packages"):
         driver = not postgresql or any(libraries.glob("psycopg-*.dist-info/RECORD"))
         if driver and (libraries / f"gamed-{__version__}.dist-info/RECORD").exists():
-            return _schemas(libraries / paths.PACKAGE.name) == _schemas(paths.PACKAGE)
+            package = libraries / paths.PACKAGE.name
+            return _readable(package / "__init__.py") and _is_same(package, paths.PACKAGE)
     return False
 
 
-def _schemas(package: Path) -> set[Path]:
-    """Return the scripts of a package's schemas; each upgrade of a schema is one more."""
-    return {path.relative_to(package) for path in package.rglob("*.sql")}
+def _is_same(package: Path, other: Path) -> bool:
+    """Return whether two copies of the package have the same files; what Python compiles does not count."""
+    return _contents(package) == _contents(other)
+
+
+def _contents(package: Path) -> dict[Path, bytes]:
+    files = (path for path in package.rglob("*") if path.suffix in CODE and path.is_file())
+    return {path.relative_to(package): path.read_bytes() for path in files}
 
 
 def _readable(path: Path) -> bool:
@@ -354,6 +362,16 @@ def _proxy(layout: Layout, server: Server, answers: Answers) -> tuple[list[Plann
     ]
 
 
+def _closed_above(folder: Path, owner: int | None) -> Path | None:
+    """Return a folder above this one which the user of the service cannot enter; None if there is none."""
+    for each in folder.parents:
+        with suppress(FileNotFoundError):
+            state = each.stat()
+            if not state.st_mode & S_IXOTH and not (state.st_uid == owner and state.st_mode & S_IXUSR):
+                return each
+    return None
+
+
 def _is_in_use(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -424,6 +442,11 @@ def refuse_folders(plan: Plan, owner: int | None, *, served: bool) -> None:
         known += [path.name for path in parts_of(notes(source)[1])]
     if backups.resolve().is_relative_to(layout.places.data.resolve()):
         raise CommandFailed(f"{backups} is in the data folder: both would be lost together. Name another folder.")
+    if layout.root and (closed := _closed_above(backups.resolve(), owner)) is not None:
+        raise CommandFailed(
+            f"The user of the service cannot enter {closed}, so not reach {backups}. Name another folder, or open that "
+            f"one: chmod o+x {closed}"
+        )
     if layout.root and served and layout.places.data.stat().st_uid == 0:
         raise CommandFailed(f"{data} belongs to root. Give it to the service's user first: chown -R {USER}: {data}")
     for folder in [backups, *([] if served else [layout.places.data])]:

@@ -7,9 +7,12 @@ the last: until it is gone no start uses the new places, and the next `gamed set
 
 import fcntl
 import os
+import pwd
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from gamed.cli import paths
@@ -34,6 +37,9 @@ from gamed.cli.service.other_server import find_servers, is_server
 from gamed.cli.setup.plan import Layout
 from gamed.disk import sync_folder
 
+PLACED = {"--config": "GAMED_CONFIG", "--data": "GAMED_DATA"}
+"""The options of a command by the variables that mean the same."""
+
 
 def find_server(context: CommandContext, layout: Layout, environ: Mapping[str, str]) -> Paths | None:
     """Return where the server of this machine is: in its place or elsewhere; None if there is none.
@@ -45,15 +51,20 @@ def find_server(context: CommandContext, layout: Layout, environ: Mapping[str, s
     named, chosen = context.places(), bool(context.config or context.data)
     if chosen and moved_to(named) is not None:
         refuse_moved(named)
+    by_unit = list(_in_units(layout))
     if is_server(layout.places.data):
-        if chosen and is_server(named.data) and named.data.resolve() != layout.places.data.resolve():
-            raise CommandFailed(f"{layout.places.data} has a server already, and so has {named.data}. Leave one out.")
+        for other in [*([named] if chosen and is_server(named.data) else []), *by_unit]:
+            if other.data.resolve() != layout.places.data.resolve():
+                raise CommandFailed(
+                    f"{layout.places.data} has a server already, and so has {other.data}. Leave one out."
+                )
         return layout.places
     if is_server(named.data):
         return named
     if chosen:
         raise CommandFailed(f"{named.data} has no server. Name another with --config FILE and --data DIR, or none.")
-    known = [named, *paths.all_places(environ), *_beside(Path.cwd()), *_beside(Path(environ.get("HOME", "/")))]
+    homes = [Path.cwd(), Path(environ.get("HOME", "/")), *([_home_before_sudo(environ)] if layout.root else [])]
+    known = [named, *by_unit, *paths.all_places(environ), *(places for home in homes for places in _beside(home))]
     found = list(find_servers(layout.places, known, known))
     if len(found) > 1:
         raise CommandFailed(
@@ -61,6 +72,71 @@ def find_server(context: CommandContext, layout: Layout, environ: Mapping[str, s
             f"gamed --config {found[0].config} --data {found[0].data} setup"
         )
     return found[0] if found else None
+
+
+def _in_units(layout: Layout) -> Iterator[Paths]:
+    """Yield the places that units of gamed name, such as those of a layout of the owner's own.
+
+    Raise CommandFailed for places without a server, beside which an empty one would begin, and for settings added to a
+    unit, which would win over the new unit's.
+    """
+    folders = [layout.units]
+    if layout.root:
+        folders += [Path("/run/systemd/system"), Path("/usr/local/lib/systemd/system"), Path("/usr/lib/systemd/system")]
+    for folder in folders:
+        for file in (folder / "gamed.service", *sorted((folder / "gamed.service.d").glob("*.conf"))):
+            places = _named_in(file, layout)
+            if places is None or layout.places.data in (places.data, moved_to(places)):
+                continue
+            refuse_moved(places)
+            if not is_server(places.data):
+                raise CommandFailed(
+                    f"{file} names the data folder {places.data}, which has no server now. Is a disk not mounted? If "
+                    f"that server is gone for good, delete {file} first."
+                )
+            if file.suffix == ".conf":
+                command = shlex.join(["gamed", "--config", str(places.config), "--data", str(places.data), "setup"])
+                raise CommandFailed(
+                    f"{file} names {places.data}, also for the unit that this writes. Delete its lines about folders, "
+                    f"then run: {command}"
+                )
+            yield places
+
+
+def _named_in(file: Path, layout: Layout) -> Paths | None:
+    """Return the places of a service by its variables, else by the options of its command; None if it names none."""
+    found: dict[str, str] = {}
+    home = Path.home()
+    etc, state = ("/etc", "/var/lib") if layout.root else (str(home / ".config"), str(home / ".local/state"))
+    try:
+        lines = paths.read_regular(str(file)).decode().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    for line in lines:
+        setting, _, value = line.partition("=")
+        value = value.replace("%E", etc).replace("%S", state).replace("%h", str(home))
+        try:
+            words = shlex.split(value.replace("%%", "%"))
+        except ValueError:  # a quotation mark without its other half
+            continue
+        options = [word.split("=", 1) for word in words if "=" in word] + [list(pair) for pair in pairwise(words)]
+        if setting == "Environment":
+            found |= {name: value for name, value in options if name in PLACED.values()}
+        elif setting == "ExecStart":
+            found |= {PLACED[name]: value for name, value in options if name in PLACED}
+        elif setting == "StateDirectory" and words:
+            found.setdefault("GAMED_DATA", f"{state}/{words[0]}")
+    if not found or not all(value.startswith("/") for value in found.values()):
+        return None
+    config = Path(found.get("GAMED_CONFIG", layout.places.config))
+    return Paths(config, Path(found.get("GAMED_DATA", config.parent / "data")))
+
+
+def _home_before_sudo(environ: Mapping[str, str]) -> Path:
+    """Return the home folder of the user who became root by sudo, which sets HOME to root's; else root's own."""
+    with suppress(KeyError):
+        return Path(pwd.getpwnam(environ.get("SUDO_USER", "")).pw_dir)
+    return Path(environ.get("HOME", "/"))
 
 
 def _beside(folder: Path) -> Iterator[Paths]:

@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from select import select
 
 from tests.cli.process import WAIT_SECONDS
@@ -17,8 +18,11 @@ CTRL_C = "Ctrl-C"
 
 @sqlite_files("the databases of a new server are files")
 class AskingTests(SetupCase):
-    def at_terminal(self, *typed: str) -> tuple[int, str]:
-        """Run a set-up at a terminal, and type each line at the prompt that comes; return exit code and screen."""
+    def at_terminal(self, *typed: str | Callable[[], object]) -> tuple[int, str]:
+        """Run a set-up at a terminal, and type each line at the prompt that comes; return exit code and screen.
+
+        What can be called is called instead, and the next line typed at the same prompt.
+        """
         near, far = pty.openpty()
         command = [*self.before, self.python, "-c", HERE, "setup", "--port", str(self.port)]
         process = subprocess.Popen(command, stdin=far, stdout=far, stderr=far, cwd=self.home, env=self.environ)
@@ -31,6 +35,8 @@ class AskingTests(SetupCase):
                 if process.poll() is not None:
                     break
                 if answers and screen.endswith(b": "):
+                    while callable(answers[0]):
+                        answers.pop(0)()
                     if (answer := answers.pop(0)) == CTRL_C:
                         process.send_signal(signal.SIGINT)
                     else:
@@ -57,6 +63,29 @@ class AskingTests(SetupCase):
         self.assertIn("which players see [Rose Street 7]", screen)
         self.assertIn("Nothing was changed.", screen)
         self.assertEqual(json.loads(self.new.config.read_text())["login"], {"registration": "closed"})
+
+    def test_edited(self) -> None:
+        """What is proposed are the settings of now, edited or changed by commands since the last run."""
+        self.set_up(players="internet", address="https://play.example.net", owner_page=True)
+        config = json.loads(self.new.config.read_text())
+        config |= {"server_name": "Rose Street 8", "public_url": "https://games.example.net"}
+        config["login"]["registration"] = "open"
+        self.new.config.write_text(json.dumps(config))
+        places = ["--config", str(self.new.config), "--data", str(self.new.data)]
+        self.assertEqual(self.gamed(*places, "owner", "page", "off")[0], 0)
+        code, screen = self.at_terminal("", "", "", "", "", "", "")
+        self.assertEqual(code, 0, screen)
+        for asked in ("[Rose Street 8]", "[internet]", "[https://games.example.net]", "[everyone]", "too [y/N]"):
+            self.assertIn(asked, screen)
+        self.assertEqual(json.loads(self.new.config.read_text()), config)
+        self.assertEqual(self.page(), (False, None))
+
+    def test_beside_another_run(self) -> None:
+        """A run that another one has overtaken at its last question changes nothing."""
+        code, screen = self.at_terminal("Mine", "", "", "", "", self.set_up, "")
+        self.assertEqual(code, 1, screen)
+        self.assertIn("Another gamed setup has changed this server. Run gamed setup again.", screen)
+        self.assertEqual(json.loads(self.new.config.read_text())["server_name"], "Rose Street 7")
 
     def test_wrong_answers(self) -> None:
         """A wrong answer gets a sentence, and the question again."""

@@ -1,7 +1,8 @@
 """`gamed setup` installs its own gamed in /opt/gamed, where the service can read it."""
 
+import os
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -19,8 +20,14 @@ class InstallTests(SynchronousTestCase):
         super().setUp()
         self.opt = Path(self.mktemp())
         self.libraries = self.opt / "lib/python3/site-packages"
-        copytree(PACKAGE / "database", self.libraries / "gamed/database")
+        self.package = copytree(PACKAGE, self.libraries / "gamed", ignore=ignore_patterns("__pycache__"))
+        for folder in (self.opt.absolute(), *self.opt.absolute().parents):
+            mode = folder.stat().st_mode & 0o777
+            if folder.stat().st_uid == os.getuid() and not mode & 0o001:
+                self.addCleanup(folder.chmod, mode)
+                folder.chmod(mode | 0o001)
         self.patch(planning, "OPT", self.opt)
+        self.patch(command, "OPT", self.opt)
 
     def record(self, distribution: str) -> None:
         folder = self.libraries / f"{distribution}.dist-info"
@@ -43,6 +50,19 @@ class InstallTests(SynchronousTestCase):
         max(self.libraries.rglob("*.sql")).unlink()
         self.assertFalse(self.is_installed())
 
+    def test_changed(self) -> None:
+        """So does one of the same number with other code: a checkout changes without a new version."""
+        self.record(f"gamed-{__version__}")
+        with (self.package / "service.py").open("a") as file:
+            file.write("# older\n")
+        self.assertFalse(self.is_installed())
+
+    def test_closed(self) -> None:
+        """One that only root may enter is installed again, and then is open."""
+        self.record(f"gamed-{__version__}")
+        self.opt.chmod(0o700)
+        self.assertFalse(self.is_installed())
+
     def test_driver(self) -> None:
         """A store in PostgreSQL needs its driver there, too."""
         self.record(f"gamed-{__version__}")
@@ -63,3 +83,4 @@ class InstallTests(SynchronousTestCase):
             driver = [number for number, each in enumerate(ran) if each.endswith("-r etc/postgresql-constraints.txt")]
             self.assertEqual(driver, [len(ran) - 2] if postgresql else [])
             self.assertTrue(ran[-1].endswith(" ."), ran)
+            self.assertEqual(self.opt.stat().st_mode & 0o777, 0o755)

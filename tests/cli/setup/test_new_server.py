@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 from base64 import b64encode
+from contextlib import closing
 
 from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.setup.fixtures import MACHINE, SetupCase
@@ -243,6 +245,24 @@ class RootTests(SetupCase):
         self.assertIn("\nthere disable --now gamed.socket\n", text)
         self.assertNotIn(key, text)
         self.assertFalse(self.place("/etc/systemd/system/gamed.socket").exists())
+
+    def test_own_socket(self) -> None:
+        """The port at which systemd listens for a service that is stopped is not another program's."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        active = self.folder / "active"
+        (programs / "systemctl").write_text(f'#!/bin/sh\n[ "$1" != is-active ] || exec test -e {active}\n')
+        (programs / "systemctl").chmod(0o755)
+        booted = "mount -t tmpfs tmpfs /run; mkdir -p /run/systemd/system\n"
+        self.before = [booted + word if word == MACHINE else word for word in self.before]
+        self.environ["PATH"] = f"{programs}:{self.environ['PATH']}"
+        self.set_up(players="internet", address=ADDRESS)
+        with closing(socket.create_server(("127.0.0.1", self.port))):
+            self.assertIn("is used by another program", self.refused(players="internet", address=ADDRESS))
+            active.write_text("")
+            words = self.answered(players="internet", address=ADDRESS)
+            code, _, err = self.gamed("setup", "--dry-run", *words)
+        self.assertEqual((code, err), (0, ""))
 
     def test_other_sites(self) -> None:
         """A Caddyfile with other sites stays as it is, and what to add to it is printed."""

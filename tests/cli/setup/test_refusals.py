@@ -228,3 +228,13 @@ class RootTests(SetupCase):
         (folder / "photo").write_text("")
         self.gamed("--help")  # makes the copies
         self.assertIn("belongs to another user and has photo", self.refused(backups=str(folder)))
+
+    def test_closed_backups(self) -> None:
+        """So is one in a folder that the user of the service cannot enter."""
+        closed = self.folder / "closed"
+        closed.mkdir(mode=0o700)
+        self.gamed("--help")
+        err = self.refused(backups=str(closed / "disk/backups"))
+        self.assertIn(f"cannot enter {closed}, so not reach {closed}/disk/backups", err)
+        closed.chmod(0o711)
+        self.set_up(backups=str(closed / "disk/backups"))

@@ -94,11 +94,64 @@ class HomeTests(TakeOverCase):
 
     def test_named(self) -> None:
         """A server at a place of its own is taken over once options name it."""
-        elsewhere = self.home / "games"
-        self.old.config.parent.rename(elsewhere)
-        self.old = Paths(elsewhere / "authentication.json", elsewhere / "data")
-        self.set_up("--config", str(self.old.config), "--data", str(self.old.data))
+        self.set_up(*self.elsewhere())
         self.check_taken_over()
+
+    def elsewhere(self) -> list[str]:
+        """Move the server to a place of its own, that only options or a unit name; return the options."""
+        place = self.home / "games"
+        self.old.config.parent.rename(place)
+        self.old = Paths(place / "authentication.json", place / "data")
+        return ["--config", str(self.old.config), "--data", str(self.old.data)]
+
+    def write_unit(self, name: str, text: str) -> Path:
+        file = self.home / ".config/systemd/user" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        self.give(self.home / ".config")
+        return file
+
+    def test_unit(self) -> None:
+        """A server at a place of its own is taken over if a unit of gamed names it, by variables or options."""
+        words = self.elsewhere()
+        code, out, err = self.gamed(*words, "unit", "service")
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"Environment=GAMED_DATA={self.old.data}", out)
+        unit = self.write_unit("gamed.service", out)
+        code, out, err = self.gamed("setup", "--dry-run", *self.answered())
+        self.assertIn(f"move     {self.old.data} to", out, err)
+        first = "# gamed.service, printed by: gamed unit service"
+        unit.write_text(f"{first}\n[Service]\nExecStart=gamed {' '.join(words)}\n")
+        self.set_up()
+        self.check_taken_over()
+        self.assertIn("it stays, and these answers are its settings", self.set_up())
+
+    def test_unit_without_disk(self) -> None:
+        """A unit that names a data folder which is not there is a disk that is not mounted: no empty server begins."""
+        self.elsewhere()
+        unit = self.write_unit("gamed.service", f"[Service]\nEnvironment=GAMED_DATA={self.home}/disk/data\n")
+        self.assertIn(f"{unit} names the data folder {self.home}/disk/data, which has no server now", self.refused())
+
+    def test_added_settings(self) -> None:
+        """Settings that were added to the unit would win over the new one's, so they are named."""
+        words = self.elsewhere()
+        added = self.write_unit("gamed.service.d/place.conf", f"[Service]\nEnvironment=GAMED_DATA={self.old.data}\n")
+        err = self.refused()
+        self.assertIn(f"{added} names {self.old.data}, also for the unit that this writes", err)
+        self.assertIn(f"--data {self.old.data} setup", err)
+        added.unlink()
+        self.set_up(*words)
+        self.check_taken_over()
+
+    def test_listener(self) -> None:
+        """A listener that the new unit has not is named."""
+        words = ["--config", str(self.old.config), "--data", str(self.old.data)]
+        path = self.home / "gamed.sock"
+        listen = [f"--listen=unix:{path}", f"--listen=tcp:{self.port}:interface=127.0.0.1"]
+        process = self.start_as(self.python, "-c", HERE, *words, "serve", *listen)
+        self.await_answer(self.port, process)
+        self.assertEqual(self.stop(process), 0, self.output())
+        self.assertIn(f"It listened at unix:{path}; now it listens at 127.0.0.1:{self.port} alone.", self.set_up())
 
     def test_inside(self) -> None:
         """A server that `move-data` has put into the new data folder is taken over, too."""
@@ -337,6 +390,18 @@ class RootTests(TakeOverCase):
         config = self.place(self.new.config)
         self.assertEqual(stat.S_IMODE(config.stat().st_mode), 0o640)
         self.assertEqual(json.loads(config.read_text())["login"]["registration"], "approval")
+        self.check_taken_over()
+
+    def test_sudo(self) -> None:
+        """Under sudo the server is found that the person has begun before, whose home folder HOME does not name."""
+        home = self.folder / "anna"
+        home.mkdir()
+        (self.home / ".venv").rename(home / ".venv")
+        self.old = Paths(home / ".venv/bin/authentication.json", home / ".venv/bin/data")
+        with self.place("/etc/passwd").open("a") as file:
+            file.write(f"anna:x:12345:12345::{home}:/bin/sh\n")
+        self.environ["SUDO_USER"] = "anna"
+        self.assertIn(f"There is a server in {self.old.data}; it is moved", self.set_up())
         self.check_taken_over()
 
     def test_moments(self) -> None:
