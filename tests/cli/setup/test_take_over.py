@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+from base64 import b64encode
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.cli.process import WAIT_SECONDS, get
 from tests.cli.setup.fixtures import HERE, KILLED, SetupCase
 from tests.support.examples import examples
 from tests.support.ports import free_port
+from tests.support.postgresql import cluster
 from tests.support.stores import sqlite_files
 
 SAVE = b"level 3, 41 coins"
@@ -423,3 +425,42 @@ class RootTests(TakeOverCase):
             rmtree(self.folder / "root")
             rmtree(self.home)
             copytree(kept, self.home, symlinks=True)
+
+
+class PostgresqlTests(SetupCase):
+    """A server with its databases on a PostgreSQL server, and its key in a variable."""
+
+    as_root = True
+
+    def setUp(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("only root can let /etc and /var/lib be other folders for one process")
+        super().setUp()
+        address = cluster().database()
+        self.addCleanup(cluster().drop, address.database)
+        folder = self.home / ".venv/bin"
+        folder.mkdir(parents=True)
+        self.old = Paths(folder / "authentication.json", folder / "data")
+        members = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY", "store": address.url}
+        self.old.config.write_text(json.dumps(members))
+        self.environ["GAMED_MASTER_KEY"] = self.secret = b64encode(bytes(range(32))).decode()
+        self.begin(self.old)
+
+    def test_moves(self) -> None:
+        """Only the folder moves; the key becomes a credential, and the unit serves the players of the databases."""
+        self.environ.pop("GAMED_MASTER_KEY")
+        self.assertIn("whom only their own key can read. Set GAMED_MASTER_KEY", self.refused(code=78))
+        self.environ["GAMED_MASTER_KEY"] = self.secret
+        out = self.set_up()
+        self.environ.pop("GAMED_MASTER_KEY")
+        self.assertNotIn(self.secret, out)
+        self.assertNotIn("/auth/invite/", out)  # there is Anna
+        self.assertEqual(self.place("/etc/gamed/credentials/MASTER_KEY").read_text(), f"{self.secret}\n")
+        self.assertEqual(self.players(self.new), ["Anna"])
+        self.assertFalse(self.place("/var/lib/gamed/auth.db").exists())
+        backup = self.place("/etc/systemd/system/gamed-backup.service").read_text()
+        self.assertNotIn("PrivateNetwork=yes", backup)
+        process = self.serve_unit()
+        self.assertEqual(self.stop(process), 0, self.output())
+        words = ["--config", str(self.old.config), "--data", str(self.old.data)]
+        self.assertIn(f"it has to be {self.new.data}", self.gamed(*words, "players", "list")[2])
