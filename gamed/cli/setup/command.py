@@ -104,6 +104,10 @@ def setup(context: CommandContext, answers_file: Path | None, dry_run: bool, por
         echo(f"There is a server in {source.data}; it is moved to {layout.places.data}, with its players and saves.")
     elif source is not None:
         echo(f"There is a server in {source.data}; it stays, and these answers are its settings.")
+    else:
+        for other in taking.find_of_others(layout):
+            command = shlex.join(["gamed", "--config", str(other.config), "--data", str(other.data), "setup"])
+            echo(f"There is a server in {other.data}, which stays apart. To move that one instead: {command}")
     config = None if text is None else load_without_secrets(source or layout.places, text)
     answers = (
         read_answers(answers_file)

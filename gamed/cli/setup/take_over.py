@@ -35,8 +35,11 @@ from gamed.cli.paths import Paths
 from gamed.cli.service.folder_lock import LOCK_FILE
 from gamed.cli.service.other_server import find_servers, is_server
 from gamed.cli.setup.plan import Layout
+from gamed.config.authentication import FILE_NAME
 from gamed.disk import sync_folder
 
+FIRST_PERSON = 1000
+"""The first user id that Debian gives to a person."""
 PLACED = {"--config": "GAMED_CONFIG", "--data": "GAMED_DATA"}
 """The options of a command by the variables that mean the same."""
 
@@ -139,11 +142,18 @@ def _home_before_sudo(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME", "/"))
 
 
-def _beside(folder: Path) -> Iterator[Paths]:
-    """Yield the places of a first start in a virtual environment of this folder, and those of its user."""
-    for config in (folder / ".venv/bin/authentication.json", folder / ".config/gamed/authentication.json"):
-        yield Paths(config, config.parent / "data")
-    yield Paths(folder / ".config/gamed/authentication.json", folder / ".local/share/gamed")
+def find_of_others(layout: Layout) -> Iterator[Paths]:
+    """Yield the servers in other people's home folders: root moves none of them unless options name it."""
+    for each in pwd.getpwall() if layout.root else ():
+        if each.pw_uid >= FIRST_PERSON:
+            yield from (places for places in _beside(Path(each.pw_dir)) if is_server(places.data))
+
+
+def _beside(home: Path) -> Iterator[Paths]:
+    """Yield the places of a first start in this folder, in a checkout in it, and those of its user."""
+    for folder in (home / ".venv/bin", home / "gamed/.venv/bin", home / ".config/gamed"):
+        yield Paths(folder / FILE_NAME, folder / "data")
+    yield Paths(home / ".config/gamed" / FILE_NAME, home / ".local/share/gamed")
 
 
 def read_present(layout: Layout, source: Paths | None) -> str | None:

@@ -402,6 +402,8 @@ class RootTests(TakeOverCase):
         self.old = Paths(home / ".venv/bin/authentication.json", home / ".venv/bin/data")
         with self.place("/etc/passwd").open("a") as file:
             file.write(f"anna:x:12345:12345::{home}:/bin/sh\n")
+        out = self.gamed("setup", "--dry-run", *self.answered())[1]
+        self.assertIn(f"There is a server in {self.old.data}, which stays apart. To move that one", out)
         self.environ["SUDO_USER"] = "anna"
         self.assertIn(f"There is a server in {self.old.data}; it is moved", self.set_up())
         self.check_taken_over()
