@@ -146,7 +146,7 @@ def main(invite: str, certificate: Path, command: Sequence[str]) -> None:
         page.get_by_role("link", name="Show saves").click()
         page.get_by_role("link", name="Versions").first.click()
         page.get_by_role("button", name="Restore: Version 1").click()
-        page.get_by_text("The save is back.").wait_for(timeout=PATIENCE_MS)
+        page.get_by_text("The save is restored.").wait_for(timeout=PATIENCE_MS)
         if game.ask("GET", "/game/saves/auto") != (200, SAVE):
             raise SystemExit("the save is not the restored one")
         done("on the page the owner restores the friend's save")
