@@ -328,7 +328,7 @@ def _make_folders(plan: Plan, owner: tuple[int, int]) -> None:
 def _give_empty(folder: Path, owner: tuple[int, int]) -> None:
     """Give a folder to the service unless it has something in it; raise CommandFailed for one of a third user.
 
-    By its descriptor, because whoever may write above it could put a link there between two steps.
+    By its descriptor, because a user who may write above it could put a link there between two steps.
     """
     descriptor = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

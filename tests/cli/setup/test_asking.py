@@ -21,7 +21,7 @@ class AskingTests(SetupCase):
     def at_terminal(self, *typed: str | Callable[[], object]) -> tuple[int, str]:
         """Run a set-up at a terminal, and type each line at the prompt that comes; return exit code and screen.
 
-        What can be called is called instead, and the next line typed at the same prompt.
+        A function is called instead, and the next line is typed at the same prompt.
         """
         near, far = pty.openpty()
         command = [*self.before, self.python, "-c", HERE, "setup", "--port", str(self.port)]
@@ -65,7 +65,7 @@ class AskingTests(SetupCase):
         self.assertEqual(json.loads(self.new.config.read_text())["login"], {"registration": "closed"})
 
     def test_edited(self) -> None:
-        """What is proposed are the settings of now, edited or changed by commands since the last run."""
+        """The proposals are the settings of now, edited or changed by commands since the last run."""
         self.set_up(players="internet", address="https://play.example.net", owner_page=True)
         config = json.loads(self.new.config.read_text())
         config |= {"server_name": "Rose Street 8", "public_url": "https://games.example.net"}
