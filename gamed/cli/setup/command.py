@@ -139,7 +139,7 @@ def _page(source: Paths | None) -> bool | None:
     """Return whether the owner's page of this server is on; None if there is no server, or it cannot be read now."""
     if source is None:
         return None
-    words = [sys.executable, "-m", "gamed", "--config", str(source.config), "--data", str(source.data)]
+    words = [sys.executable, "-P", "-m", "gamed", "--config", str(source.config), "--data", str(source.data)]
     done = subprocess.run([*words, "owner", "page", "status", "--json"], capture_output=True, text=True, check=False)
     return bool(json.loads(done.stdout)["on"]) if done.returncode == 0 else None
 
