@@ -8,11 +8,13 @@ See docs/owners/players.md: Erasing.
 """
 
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
+from gamed.database.errors import DatabaseError
 from gamed.players.errors import AccountReauthenticationRequired, AdoptionRefused, AdoptRefusal, LastIdentity
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
@@ -67,7 +69,10 @@ class PlayerRecords(Protocol):
         """Mark a player and end every session; return False if the player does not exist."""
 
     def unfinished(self) -> Awaitable[Sequence[Removal]]:
-        """Return every player who is marked, those with an heir first."""
+        """Return every player who is marked, those with an heir first.
+
+        A merge into a player comes before the removal of that player.
+        """
 
     def delete_rows(self, removal: Removal) -> Awaitable[bool]:
         """Delete some of the player's rows; return whether some are left."""
@@ -120,9 +125,8 @@ class RemovalService(Component, frozen=True, kw_only=True):
         if not await self.records.mark(player_id, self.now_ms()):
             return False
         self.audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
-        for removal in await self.records.unfinished():
-            if player_id in (removal.player_id, removal.heir_id):
-                await self.finish(removal)
+        for removal in _with_earlier(await self.records.unfinished(), Removal(player_id)):
+            await self.finish(removal)
         return True
 
     async def resume(self) -> int:
@@ -131,6 +135,15 @@ class RemovalService(Component, frozen=True, kw_only=True):
         for removal in removals:
             await self.finish(removal)
         return len(removals)
+
+    async def finish_marked(self, removal: Removal) -> None:
+        """Finish a removal whose player was marked just now, after the earlier ones on which it depends.
+
+        A DatabaseError is no refusal any more: the removal has begun, and the clean-up ends it.
+        """
+        with suppress(DatabaseError):  # the clean-up logs what it has to postpone itself
+            for each in _with_earlier(await self.records.unfinished(), removal):
+                await self.finish(each)
 
     async def finish(self, removal: Removal) -> None:
         """Erase or move the saves of a marked player, then delete the rows; repeatable."""
@@ -190,7 +203,7 @@ class AccountService(Component, frozen=True, kw_only=True):
         if refusal is not None:
             raise AdoptionRefused(refusal)
         try:
-            await self.removals.finish(Removal(player_id, caller.player_id))
+            await self.removals.finish_marked(Removal(player_id, caller.player_id))
         finally:  # after an error, too, the sessions of the one have ended, and the other may have new saves
             self.revoked(player_id)
             self.revoked(caller.player_id)
@@ -218,3 +231,17 @@ class AccountService(Component, frozen=True, kw_only=True):
             await self.removals.erase(caller.player_id)
         finally:  # after an error, too, the player may be marked and the tokens invalid
             self.revoked(caller.player_id)
+
+
+def _with_earlier(unfinished: Sequence[Removal], removal: Removal) -> Sequence[Removal]:
+    """Return the unfinished removals that concern this one's players, in their order.
+
+    Saves that are still on their way to a player must arrive before that player's are moved or erased: later they would
+    belong to an id that nobody has.
+    """
+    concerned, found = {removal.player_id, removal.heir_id} - {None}, list[Removal]()
+    for each in reversed(unfinished):  # the latest first: what leads to an earlier removal's player is found, too
+        if not concerned.isdisjoint((each.player_id, each.heir_id)):
+            concerned.add(each.player_id)
+            found.append(each)
+    return found[::-1]

@@ -162,13 +162,27 @@ def mark_removed(connection: Connection, player_id: str, now_ms: int) -> bool:
 
 
 def unfinished_removals(connection: Connection) -> list[Removal]:
-    """Return every player who is marked, those with an heir first."""
-    heirs = "SELECT player_id, heir_id FROM player_merge ORDER BY started_ms, player_id"
+    """Return every player who is marked, those with an heir first.
+
+    A merge into a player comes before the removal of that player, whose saves include those that still have to arrive.
+    """
+    heirs: dict[str, str] = dict(connection.execute("SELECT player_id, heir_id FROM player_merge ORDER BY player_id"))
     erasing = """
         SELECT player_id FROM player
         WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM player_merge) ORDER BY player_id
     """
-    return [Removal(*row) for query in (heirs, erasing) for row in connection.execute(query)]
+    # Not by `started_ms`: two merges may begin within one millisecond, and a clock may be set back between them. A
+    # player who is marked gets nothing more, so the one with the longer way to the last heir began first.
+    merges = sorted(heirs.items(), key=lambda merge: -_merges_after(heirs, merge[0]))
+    return [*(Removal(*merge) for merge in merges), *(Removal(*row) for row in connection.execute(erasing))]
+
+
+def _merges_after(heirs: Mapping[str, str], player_id: str) -> int:
+    """Return how many unfinished merges lead from a player to the last heir."""
+    count = 0
+    while player_id in heirs and count <= len(heirs):
+        player_id, count = heirs[player_id], count + 1
+    return count
 
 
 def delete_player_rows(connection: Connection, removal: Removal) -> bool:

@@ -3,7 +3,7 @@
 Every act is an event with `by=owner:ply_...`, under the name of the command that does the same on the host.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -109,15 +109,8 @@ class OwnerService(Component, frozen=True, kw_only=True):
         await self._finish(Removal(player_id, heir_id))
 
     async def _finish(self, removal: Removal) -> None:
-        """End a removal that is marked, after the earlier ones on which it depends.
-
-        A DatabaseError is no refusal any more: the act has begun and is recorded, and the clean-up ends it.
-        """
         try:
-            for each in _with_earlier(await self.removals.records.unfinished(), removal):
-                await self.removals.finish(each)
-        except DatabaseError:
-            pass  # the clean-up logs what it has to postpone itself
+            await self.removals.finish_marked(removal)
         finally:  # after an error, too, the sessions of the one have ended, and the other may have new saves
             self.revoked(removal.player_id)
             if removal.heir_id is not None:
@@ -200,17 +193,3 @@ class OwnerService(Component, frozen=True, kw_only=True):
 
     def _act(self, caller: AuthenticatedSession, command: str, player_id: str = "", code: str | None = None) -> Act:
         return Act(caller, command, self.now_ms(), player_id, code)
-
-
-def _with_earlier(unfinished: Sequence[Removal], removal: Removal) -> Sequence[Removal]:
-    """Return the unfinished removals that concern this one's players, in their order.
-
-    Saves that are still on their way to a player must arrive before that player's are moved or erased: later they would
-    belong to an id that nobody has.
-    """
-    concerned, found = {removal.player_id, removal.heir_id} - {None}, list[Removal]()
-    for each in reversed(unfinished):  # the latest first: what leads to an earlier removal's player is found, too
-        if not concerned.isdisjoint((each.player_id, each.heir_id)):
-            concerned.add(each.player_id)
-            found.append(each)
-    return found[::-1]

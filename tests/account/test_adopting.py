@@ -1,14 +1,19 @@
 """A player who signs in with a provider brings the account into theirs that they had in local mode."""
 
+from typing import Any
+
+from twisted.internet.defer import fail
+
 from gamed.account import sentences
 from gamed.account.service import AdoptCommand
-from gamed.account.store import adopt_account
+from gamed.account.store import adopt_account, merge_players
+from gamed.database.errors import DatabaseUnreachable, new_error
 from gamed.login import sentences as login_sentences
 from gamed.login.local import FormError
 from gamed.players import tables as player_tables
 from gamed.players.errors import AdoptRefusal
 from gamed.sessions.credentials import RECENT_MS, AuthenticatedSession
-from tests.account.page_fixtures import HOME, AccountCase
+from tests.account.page_fixtures import BERT, HOME, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, PASSWORD_HASH, done
 from tests.support.covers import covers
@@ -83,6 +88,37 @@ class AdoptTests(AdoptCase):
         command = AdoptCommand(caller, ANNA, now_ms, now_ms)
         self.assertIsNone(self.server.write(lambda c: adopt_account(c, self.server.keys, command)))
         self.assertEqual(self.site.request("GET", "/game/saves/auto", self.new).code, "save_not_found")
+        self.assertEqual(done(self.account.removals.resume()), 1)
+        self.assertEqual((self.read(self.new, "auto"), self.players()), (OLD, [self.player_id]))
+
+    def test_after_unfinished_merge(self) -> None:
+        """Saves that a merge has not moved to the old account yet arrive here, not at an id that nobody has."""
+        self.server.write(lambda c: player_tables.create_player(c, BERT, self.server.now_ms()))
+        self.put(self.play(BERT), "other", b"\x01bert's")
+        now_ms = self.server.now_ms()
+        self.server.write(lambda c: merge_players(c, self.server.keys, BERT, ANNA, now_ms))
+        self.server.clock.advance(1)
+        self.assertIn(sentences.NOTICES["adopted"].source, self.adopt().text)
+        self.assertEqual(self.read(self.new, "other"), b"\x01bert's")
+        self.assertEqual(self.players(), [self.player_id])
+        saves = done(self.server.databases.reads.submit(lambda c: c.rows("SELECT DISTINCT player_id FROM save")))
+        self.assertEqual(saves, [(self.player_id,)])
+
+    def test_postponed(self) -> None:
+        """An adoption that has begun is not shown as one that failed: the clean-up ends it."""
+        state = self.server.databases.state
+        submit, calls = state.submit, []
+
+        def fail_later(*args: Any, **kwargs: Any) -> Any:
+            """Accept the check before the mark alone."""
+            calls.append(args)
+            return submit(*args, **kwargs) if len(calls) == 1 else fail(new_error(DatabaseUnreachable))
+
+        state.submit = fail_later  # type: ignore[method-assign]
+        page = self.adopt()
+        state.submit = submit  # type: ignore[method-assign]
+        self.assertEqual(page.status, 200)
+        self.assertIn(sentences.NOTICES["adopted"].source, page.text)
         self.assertEqual(done(self.account.removals.resume()), 1)
         self.assertEqual((self.read(self.new, "auto"), self.players()), (OLD, [self.player_id]))
 

@@ -6,6 +6,7 @@ See docs/owners/players.md: Erasing.
 import sys
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 from twisted.internet.defer import ensureDeferred
@@ -13,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account import store as player_store
 from gamed.account.build import build_account
-from gamed.account.service import Removal
+from gamed.account.service import Removal, RemovalService
 from gamed.config.game import SaveLimits
 from gamed.crypto import Index
 from gamed.database.connection import AUTH, STATE, Connection
@@ -126,9 +127,12 @@ class FolderCase(SynchronousTestCase):
     def resume(self) -> Databases:
         """Resume removals as the service does at its start."""
         databases = file_databases(self, data=self.data)
-        server = SessionServer(databases)
-        self.successResultOf(ensureDeferred(build_account(server.context, server.revoked.append).removals.resume()))
+        self.successResultOf(ensureDeferred(self.removals(databases).resume()))
         return databases
+
+    def removals(self, databases: Databases) -> RemovalService:
+        server = SessionServer(databases)
+        return build_account(server.context, server.revoked.append).removals
 
 
 class EraseTests(FolderCase):
@@ -307,6 +311,39 @@ class MergeTests(FolderCase):
         self.store.run_transaction(AUTH, lambda connection: player_store.mark_removed(connection, BERT, NOW_MS))
         self.resume()
         self.assertEqual((set(self.of(ANNA).values()), set(self.of(BERT).values())), ({0}, {0}))
+
+    def test_order(self) -> None:
+        """A merge into a player comes before that player's own, also in one millisecond or after a clock set back."""
+        ids = [f"ply_{letter * 22}" for letter in "ZYXW"]
+        for later_ms in (0, -5, 5):
+            self.begin()
+
+            def chain(connection: Connection, later_ms: int = later_ms) -> list[Removal]:
+                for player_id in ids:
+                    player_tables.create_player(connection, player_id, NOW_MS)
+                for number, pair in enumerate(pairwise(ids)):
+                    player_store.merge_players(connection, KEYS, *pair, NOW_MS + number * later_ms)
+                player_store.mark_removed(connection, BERT, NOW_MS)
+                return player_store.unfinished_removals(connection)
+
+            expected = [*(Removal(*pair) for pair in pairwise(ids)), Removal(BERT)]
+            self.assertEqual(self.store.run_transaction(AUTH, chain), expected, later_ms)
+
+    def test_erase_after_chain(self) -> None:
+        """An erasure ends the merges before it, also those that lead to it through another player."""
+        third = "ply_" + "Z" * 22
+
+        def chain(connection: Connection) -> None:
+            player_tables.create_player(connection, third, NOW_MS)
+            player_store.merge_players(connection, KEYS, ANNA, third, NOW_MS)
+            player_store.merge_players(connection, KEYS, third, BERT, NOW_MS)
+
+        self.store.run_transaction(AUTH, chain)
+        databases = file_databases(self, data=self.data)
+        removals = self.removals(databases)
+        self.assertTrue(self.successResultOf(ensureDeferred(removals.erase(BERT))))
+        for player_id in (ANNA, third, BERT):
+            self.assertEqual(set(self.of(player_id).values()), {0}, player_id)
 
     def test_deleted_slots(self) -> None:
         """A deleted slot stays deleted for the heir, and a copy is added where the heir's own slot is deleted."""
