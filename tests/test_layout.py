@@ -129,6 +129,7 @@ OTHERS = {
 """The kind of a file that has a name of its own, in a feature's folder."""
 
 TOP = {
+    "bounded_threads": Kind.SHARED,
     "crypto": Kind.SHARED,
     "event_log": Kind.SHARED,
     "gc_pause": Kind.SHARED,
@@ -220,6 +221,11 @@ REACTOR = "twisted.internet.reactor"
 SMALL_LINES = 60
 CLOCK = {"now", "utcnow", "today"}
 EXEMPT = {
+    "gamed.bounded_threads": {  # work waits for a thread
+        "twisted.internet.defer",
+        "twisted.internet.interfaces",
+        "twisted.python.failure",
+    },
     "gamed.long_poll": {"twisted.internet.defer", "twisted.internet.interfaces"},  # waits end at a deadline
 }
 """Imports that the kind of a module forbids, each with its reason."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec import Struct
 from twisted.logger import Logger
 
+from gamed.bounded_threads import BoundedThreads
 from gamed.config.model import Config, Mode
 from gamed.context import ServiceContext
 from gamed.crypto import Index
@@ -22,7 +23,7 @@ from gamed.login.look_routes import LanguageRoutes, LookRoutes
 from gamed.login.newcomer import NewcomerService
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.responder import PageResponder
-from gamed.login.routes import LoginRoutes, QrRoutes
+from gamed.login.routes import LoginRoutes, QrRoutes, drawing_threads
 from gamed.login.start import StartService
 from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
@@ -69,6 +70,8 @@ class LoginComponents(Struct, kw_only=True, eq=False):
     local: LocalLoginService
     """Used in local mode only."""
     namespaces: Collection[Index]
+    drawing: BoundedThreads
+    """Draws QR codes."""
     _recovering: bool = False
 
     @property
@@ -99,7 +102,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
                 newcomers=newcomers,
                 pages=pages,
             ),
-            QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks),
+            QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks, drawing=self.drawing),
             CallbackRoutes(callbacks=self.callbacks, pages=pages),
             ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
             LanguageRoutes(pages=pages),
@@ -137,11 +140,13 @@ def build_login(
     first_uses: FirstUses,
     *,
     hasher: AsyncPasswordHasher | None = None,
+    drawing: BoundedThreads | None = None,
     find_ended: FindEnded | None = None,
 ) -> LoginComponents:
     """Return logins over the databases of the service.
 
-    `hasher` uses the reactor's threads by default; `find_ended` finds ended processes, by default in the databases.
+    `hasher` and `drawing` use the reactor's threads by default; `find_ended` finds ended processes, by default in the
+    databases.
     """
     config, keys, databases, now_ms = service.config, service.keys, service.databases, service.now_ms
     context = LoginContext(
@@ -176,6 +181,7 @@ def build_login(
         results=ResultService(context=context, store=store, browsers=browsers),
         local=LocalLoginService(context=context, browsers=browsers, passwords=passwords),
         namespaces=namespace_indexes(keys.indexer, config.providers.values()),
+        drawing=drawing or drawing_threads(service.reactor),
     )
 
 

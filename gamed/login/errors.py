@@ -50,6 +50,15 @@ class TooManyLogins(LoginError):
         return "Too many people are signing in right now. Try again in a moment."
 
 
+class DrawingBusy(LoginError):
+    """A QR code while too many others wait to be drawn; the same request may succeed in a moment."""
+
+    retry_after = 1
+
+    def __str__(self) -> str:
+        return "Too many pictures at once. Try again in a moment."
+
+
 class ReauthenticationRequired(LoginError):
     """A link request of a session whose sign-in is too long ago."""
 

@@ -8,6 +8,7 @@ LOGIN_ERRORS: ErrorTable = {
     errors.ProviderUnknown: (400, "provider_unknown"),
     errors.LoginProviderUnavailable: (503, "provider_unavailable"),
     errors.TooManyLogins: (503, "busy"),
+    errors.DrawingBusy: (503, "busy"),
     errors.ReauthenticationRequired: (403, "reauthentication_required"),
     errors.InvalidProof: (400, "invalid_proof"),
     errors.DeviceSecretInvalid: (401, "device_secret_invalid"),

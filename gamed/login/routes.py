@@ -4,12 +4,15 @@ See docs/protocol.md: Signing in.
 """
 
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
+from twisted.internet.interfaces import IReactorThreads
 
+from gamed.bounded_threads import BoundedThreads, WorkThreads
 from gamed.config.look import TAG_CHARACTERS
 from gamed.crypto import Index
 from gamed.http.app import make_app
@@ -31,7 +34,7 @@ from gamed.login.collect import (
     Linked,
     Pending,
 )
-from gamed.login.errors import DeviceSecretInvalid
+from gamed.login.errors import DeviceSecretInvalid, DrawingBusy
 from gamed.login.keys import PresentedProof, presented_secret_index
 from gamed.login.policy import LoginContext
 from gamed.login.problems import LOGIN_ERRORS
@@ -185,6 +188,8 @@ QUIET_ZONE = 4
 """The white margin in modules (ISO/IEC 18004, 9.1), so that a dark page around the image does not matter."""
 SCALE = 8
 """Pixels of a module: the code of a usual link has 328 x 328 pixels."""
+DRAWINGS_QUEUED = 32
+"""Half a second of drawing; a request beyond them gets 503."""
 IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "cross-origin",
@@ -202,6 +207,7 @@ class QrRoutes(Component, frozen=True, kw_only=True):
     authorize: AuthorizeService
     base_url: Callable[[], str]
     tasks: ShieldedTasks
+    drawing: BoundedThreads
 
     @app.route("/auth/login/<token:token>/qr.svg", methods=["GET"])
     async def draw_svg(self, request: Request, token: str) -> bytes:
@@ -213,8 +219,17 @@ class QrRoutes(Component, frozen=True, kw_only=True):
 
     async def _draw(self, request: Request, token: str, kind: str, content_type: str) -> bytes:
         await self.tasks.run(self.authorize.check_link(token, request.head.address))
+        image = await self.drawing.run(partial(draw, f"{self.base_url()}/auth/login/{token}", kind))
         request.setHeaders({**IMAGE_HEADERS, "Content-Type": content_type})
-        return draw(f"{self.base_url()}/auth/login/{token}", kind)
+        return image
+
+
+def drawing_threads(reactor: IReactorThreads, threads: WorkThreads | None = None) -> BoundedThreads:
+    """Return the thread that draws QR codes: one takes 5 to 15 ms, which no other request should wait for.
+
+    Two at once would end no earlier, because the interpreter runs one of them at a time.
+    """
+    return BoundedThreads(reactor, 1, DRAWINGS_QUEUED, DrawingBusy, threads)
 
 
 def draw(url: str, kind: str) -> bytes:

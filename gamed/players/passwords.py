@@ -3,70 +3,38 @@
 One run needs 19 MiB of memory: with 64 MiB for every sign-in a small home server starts to swap.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred, DeferredSemaphore
 from twisted.internet.interfaces import IReactorThreads
-from twisted.python.failure import Failure
 
+from gamed.bounded_threads import BoundedThreads, WorkThreads
 from gamed.crypto import Secret
 from gamed.players.errors import PasswordsBusy
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-T = TypeVar("T")
 AT_ONCE = 2
 QUEUED = 32
 DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$qE4dQLP1GS/NEzuiAPlCkA$UArLCujA1DZ8Vb36dN6hsy2p/aV8oEQ63XSJl3KBBvk"
 """The hash that a password is verified against if the name is unknown, so that the response takes as long."""
 
 
-class PasswordThreads(Protocol):
-    """The one method that is used of twisted.python.threadpool.ThreadPool."""
-
-    def callInThreadWithCallback(self, onResult: Callable[[bool, Any], object], func: Callable[[], Any]) -> object: ...
-
-
 class AsyncPasswordHasher:
     """A hasher that runs argon2id in threads, and raises PasswordsBusy at once if `QUEUED` calls are waiting."""
 
-    def __init__(self, reactor: IReactorThreads, threads: PasswordThreads | None = None) -> None:
-        """`threads`: the reactor's own pool by default; this class neither starts nor stops them."""
-        self._reactor = reactor
-        self._threads: PasswordThreads = reactor.getThreadPool() if threads is None else threads
-        self._free = DeferredSemaphore(AT_ONCE)
+    def __init__(self, reactor: IReactorThreads, threads: WorkThreads | None = None) -> None:
+        """`threads`: the reactor's own pool by default."""
+        self._threads = BoundedThreads(reactor, AT_ONCE, QUEUED, PasswordsBusy, threads)
 
     async def hash(self, password: Secret) -> str:
         """Hash a password; return the PHC string to store."""
-        return await self._run(lambda: hash_password(password))
+        return await self._threads.run(lambda: hash_password(password))
 
     async def verify(self, encoded: str | None, password: Secret) -> bool:
         """Return whether `encoded` is the hash of `password`; for None, an unknown account, this takes as long."""
-        return await self._run(lambda: _verify(encoded or DUMMY_HASH, password)) and encoded is not None
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Run work in a thread; release the semaphore when the thread is done, even if the caller was cancelled."""
-        if len(self._free.waiting) >= QUEUED:
-            raise PasswordsBusy
-        await self._free.acquire()
-        done: Deferred[T] = Deferred()
-
-        def finished(success: bool, result: Any) -> None:
-            self._free.release()
-            if done.called:
-                return
-            if success:
-                done.callback(result)
-            else:
-                done.errback(result if isinstance(result, Failure) else Failure(result))
-
-        self._threads.callInThreadWithCallback(
-            lambda success, result: self._reactor.callFromThread(finished, success, result), work
-        )
-        return await done
+        return await self._threads.run(lambda: _verify(encoded or DUMMY_HASH, password)) and encoded is not None
 
 
 def hash_password(password: Secret) -> str:

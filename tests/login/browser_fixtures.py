@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.account.home_routes import render_for_any
+from gamed.bounded_threads import WorkThreads
 from gamed.config.model import Look
 from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
@@ -145,9 +146,11 @@ class BrowserCase(SynchronousTestCase):
     base = BASE
     server_name: str | None = "Anna's Arena"
     look: Look | None = None
+    drawing_threads: WorkThreads | None = None
+    """The threads that draw QR codes; None draws at once."""
 
     def serve(self, passwords_per_minute: int = 0, **terms: Any) -> Browser:
-        self.server = LoginServer(self, replace(TERMS, **terms), passwords_per_minute)
+        self.server = LoginServer(self, replace(TERMS, **terms), passwords_per_minute, threads=self.drawing_threads)
         return self.open_site()
 
     def open_site(self, policy: HttpSettings | None = None) -> Browser:

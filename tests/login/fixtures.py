@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.bounded_threads import WorkThreads
 from gamed.config.model import Config, LoginSettings, Mode, Provider, Registration, ReturnProofSetting, SessionLifetimes
 from gamed.crypto import Index, Keys, Secret
 from gamed.login.authorize import RedirectToProvider
@@ -24,6 +25,7 @@ from gamed.login.collect import Collected, CollectRequest, CollectService
 from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import SignInForm
 from gamed.login.policy import LoginPolicy, ProviderAccess
+from gamed.login.routes import drawing_threads
 from gamed.login.start import StartedLogin, StartRequest
 from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.ops.logging import TwistedAuditLog
@@ -86,10 +88,12 @@ class LoginServer:
         *,
         beside: "LoginServer | None" = None,
         configured: Mapping[str, Provider] | None = None,
+        threads: WorkThreads | None = None,
     ) -> None:
         """Build a server with its own databases, or another process of the server `beside`.
 
         `providers` are those of the logins; `configured` have the settings of which some are made.
+        `threads` draw QR codes, by default at once.
         """
         self.clock = Clock()
         self.shift_ms = 0
@@ -131,6 +135,7 @@ class LoginServer:
             self.access,
             uses,
             hasher=hasher,
+            drawing=drawing_threads(reactor, threads or InlineThreads()),
             find_ended=self.ended,
         )
         self.context, self.store, self.waiters = parts.context, parts.store, parts.waiters

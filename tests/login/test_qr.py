@@ -6,9 +6,11 @@ See docs/protocol.md: Start.
 from re import findall
 
 from gamed.config.model import AuthLimits
-from gamed.login.routes import draw
+from gamed.login.routes import DRAWINGS_QUEUED, draw
 from tests.login.browser_fixtures import BASE, BrowserCase
 from tests.support.covers import covers
+from tests.support.databases import LateThreads
+from tests.support.http import Connection
 from tests.support.qr import read_png, read_svg
 
 LONGEST = f"https://{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 57}.org:65535/auth/login/{'A' * 22}"
@@ -65,6 +67,43 @@ class Images(BrowserCase):
             self.assertEqual((answer.status, answer.cookies), (200, []))
         self.assertEqual(self.server.rows("SELECT * FROM login"), before)
         self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
+
+
+class Threads(BrowserCase):
+    """The thread that draws, whose work is done when a test calls `run()`."""
+
+    drawing_threads: LateThreads
+
+    def setUp(self) -> None:
+        self.drawing_threads = LateThreads()
+        self.serve()
+        self.path = self.game().url.removeprefix(BASE)
+
+    def ask(self, kind: str = "png") -> Connection:
+        return self.site.send("GET", f"{self.path}/qr.{kind}")
+
+    def test_in_a_thread(self) -> None:
+        """The reactor's thread draws nothing: without the other thread there is no picture."""
+        for kind, read in (("png", read_png), ("svg", read_svg)):
+            call = self.ask(kind)
+            self.assertEqual(call.answers, [])
+            self.assertEqual(self.site.get("/auth/login/short").status, 404)  # others go on meanwhile
+            self.drawing_threads.run()
+            self.assertEqual(read(call.answer.body), f"{BASE}{self.path}")
+
+    @covers("threats/7")
+    def test_bounded(self) -> None:
+        """One picture is drawn at a time; more than may wait are refused at once, and the next ones are drawn again."""
+        calls = [self.ask() for _ in range(1 + DRAWINGS_QUEUED)]
+        self.assertEqual(self.drawing_threads.waiting, 1)
+        refused = self.ask().answer
+        self.assertEqual((refused.status, refused.code, refused.headers["retry-after"]), (503, "busy", "1"))
+        self.assertEqual(refused.headers["content-type"], "application/problem+json")
+        self.drawing_threads.run()
+        self.assertEqual([call.answer.status for call in calls], [200] * len(calls))
+        call = self.ask()
+        self.drawing_threads.run()
+        self.assertEqual(call.answer.status, 200)
 
 
 class Refusals(BrowserCase):

@@ -74,6 +74,11 @@ class LateThreads(InlineThreads):
     ) -> None:
         self._waiting.append(partial(super().callInThreadWithCallback, landed, work, *args, **kw))
 
+    @property
+    def waiting(self) -> int:
+        """Return how many functions were not called yet."""
+        return len(self._waiting)
+
     def run(self) -> None:
         while self._waiting:
             self._waiting.pop(0)()
