@@ -111,13 +111,15 @@ def _fill_players(connection: Connection, *, numbers: range, small: int, large: 
         random = Random(number)
         for slot in range(SLOTS):
             for version in range(VERSIONS):
-                _save(connection, player(number), f"slot{slot}", random.randbytes(small), first=version == 0)
+                save_version(connection, player(number), f"slot{slot}", random.randbytes(small), first=version == 0)
         if large and number % LARGE_EACH == 0:
-            _save(connection, player(number), "world", random.randbytes(large), first=True)
+            save_version(connection, player(number), "world", random.randbytes(large), first=True)
 
 
-def _save(connection: Connection, player_id: str, slot: str, data: bytes, *, first: bool) -> None:
-    at_ms = 1_700_000_000_000
+def save_version(
+    connection: Connection, player_id: str, slot: str, data: bytes, *, first: bool, at_ms: int = 1_700_000_000_000
+) -> None:
+    """Write the next version of a slot as a game does."""
     context = WriteContext(player_id, tables.find_player(connection, player_id).cursor.epoch)
     content = SaveContent(sha256(data).digest(), len(data), "application/octet-stream", '{"level":7}')
     in_row: bytes | None = data

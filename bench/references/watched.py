@@ -1,4 +1,4 @@
-"""This is gamed, which notes how long its reactor's thread and its write queues are busy at once.
+"""This is gamed, which notes how long its reactor's thread and its database queues are busy at once.
 
 python -m bench.references.watched FILE, and the arguments of gamed
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gamed.cli import main
-from gamed.database.queues import WriteQueue
+from gamed.database.queues import ReadQueue, WriteQueue
 
 NOTED_MS = 2.0
 """Shorter ones are not noted."""
@@ -37,14 +37,14 @@ class Watch:
         if ms > NOTED_MS:
             self.stretches.append((name, time.time(), ms, (time.thread_time() - cpu) * 1000))
 
-    def watch_writes(self) -> None:
-        """Note the batches of write queues: what waits for a transaction waits for its batch."""
-        run = WriteQueue._run_batch
+    def watch(self, kind: type[ReadQueue | WriteQueue]) -> None:
+        """Note the batches of a kind of queue: what waits for a transaction waits for its batch."""
+        run = kind._run_batch
 
-        def run_batch(queue: WriteQueue, connection: Any, transactions: Sequence[Any]) -> Any:
+        def run_batch(queue: Any, connection: Any, transactions: Sequence[Any]) -> Any:
             return self.measured(queue.name, lambda: run(queue, connection, transactions))
 
-        WriteQueue._run_batch = run_batch  # type: ignore[assignment,method-assign]
+        kind._run_batch = run_batch  # type: ignore[assignment,method-assign]
 
     def watch_reactor(self) -> None:
         """Note what happens between two waits of the reactor."""
@@ -74,6 +74,7 @@ class _Poller:
 if __name__ == "__main__":
     file, watch = Path(sys.argv.pop(1)).absolute(), Watch()
     register(lambda: file.write_text(json.dumps(watch.stretches)))
-    watch.watch_writes()
+    watch.watch(WriteQueue)
+    watch.watch(ReadQueue)
     watch.watch_reactor()
     main()

@@ -11,11 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from bench.growth import SMOKE, WAITING, quartiles
 from bench.inside import Inside, requests
+from bench.owner_page import opened_pages
 from bench.process import CPUS
 from bench.where import ENOUGH, KERNEL, REST, THREADS, Spent, part_of, parts
 from bench.workers import Turns
 from bench.worst_day import ATTACKS, MIXES
 from bench.wrk import Measured
+from gamed.owner.act_routes import OwnerActRoutes
+from gamed.owner.model import HOME
+from gamed.owner.site_routes import OwnerSiteRoutes
 from tests.support.folders import unused_path
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +116,28 @@ class StoresTests(SynchronousTestCase):
         for way in ways:
             self.assertEqual((len(way["moves"]), len(way["kills"])), (2, 1))
             self.assertGreater(min(move["peak_mib"] for move in way["moves"]), 10, way)
+
+
+class OwnerPageTests(SynchronousTestCase):
+    def test_every_page_is_measured(self) -> None:
+        """`python -m bench.owner_page --smoke` asks for each page of the owner's page on both stores."""
+        found = unused_path(self)
+        words = [sys.executable, "-m", "bench.owner_page", "--smoke", "--json", str(found)]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        stores = json.loads(found.read_text())["stores"]
+        self.assertEqual(list(stores), ["sqlite", "postgresql"])
+        for pages in stores.values():
+            self.assertEqual([page["name"] for page in pages], [page.name for page in opened_pages(60)])
+            self.assertEqual({len(page["answers"]) for page in pages}, {2})
+
+    def test_each_address(self) -> None:
+        """Each page of the owner's page is asked for: the addresses of its routes are those that are measured."""
+        rules = {rule.rule for group in (OwnerSiteRoutes, OwnerActRoutes) for rule in group.app.url_map.iter_rules()}
+        asked = [f"{HOME}{page.path.partition('?')[0]}" for page in opened_pages(60)]
+        patterns = {rule: re.sub(r"<[a-z]+:[a-z_]+>", "[^/]+", rule) for rule in rules}
+        missing = {rule for rule, pattern in patterns.items() if not any(re.fullmatch(pattern, path) for path in asked)}
+        self.assertEqual(missing, set())
 
 
 class WorstDayTests(SynchronousTestCase):
