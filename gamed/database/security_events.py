@@ -179,17 +179,63 @@ def list_events(
     return [EventCount(EventKey(*row[:4]), *row[4:]) for row in connection.execute(query, values)]
 
 
+KINDS = 6
+"""The kinds of events that one search may look for."""
+_BEFORE = """
+    last_ms >= :since_ms AND last_ms <= :before_ms AND (last_ms < :before_ms OR number < :before_number)
+"""
+_EVENTS_BEFORE = f"""
+    SELECT number, hour, event, player_id, detail, first_ms, last_ms, times FROM security_event WHERE {_BEFORE}
+"""
+
+
 def page_of_events(
     connection: Connection, since_ms: int, before: tuple[int, int] | None, rows: int
 ) -> list[tuple[int, EventCount]]:
     """Return up to `rows` events since then with their numbers, the latest first, behind an instant and a number."""
-    query = """
-        SELECT number, hour, event, player_id, detail, first_ms, last_ms, times FROM security_event
-        WHERE last_ms >= :since_ms AND last_ms <= :before_ms AND (last_ms < :before_ms OR number < :before_number)
-            AND times > 0 ORDER BY last_ms DESC, number DESC LIMIT :rows
+    query = f"{_EVENTS_BEFORE} AND times > 0 ORDER BY last_ms DESC, number DESC LIMIT :rows"
+    return _numbered(connection, query, {**_between(since_ms, before), "rows": rows})
+
+
+def page_of_kinds(
+    connection: Connection,
+    since_ms: int,
+    before: tuple[int, int] | None,
+    *,
+    rows: int,
+    kinds: Sequence[str],
+    searched: int,
+) -> tuple[list[tuple[int, EventCount]], tuple[int, int] | None]:
+    """Search the next `searched` rows for up to KINDS kinds of events; return them as page_of_events() does.
+
+    Also return the place behind which the search goes on, None at the end. Where many fit, only the latest `rows` are
+    returned, and the next page begins behind the last one instead.
     """
+    end = f"""
+        SELECT last_ms, number FROM security_event WHERE {_BEFORE}
+        ORDER BY last_ms DESC, number DESC LIMIT 1 OFFSET :searched
+    """
+    values = _between(since_ms, before)
+    last = connection.execute(end, {**values, "searched": searched - 1}).fetchone()
+    query = f"""
+        {_EVENTS_BEFORE} AND times > 0 AND (last_ms > :last_ms OR (last_ms = :last_ms AND number >= :last_number))
+            AND event IN (:kind_0, :kind_1, :kind_2, :kind_3, :kind_4, :kind_5)
+        ORDER BY last_ms DESC, number DESC LIMIT :rows
+    """
+    last_ms, last_number = (since_ms, 0) if last is None else last
+    # `since_ms` is a bound of its own, so that the index by instant begins and ends the search.
+    values |= {"since_ms": last_ms, "last_ms": last_ms, "last_number": last_number, "rows": rows}
+    names = {f"kind_{number}": kinds[min(number, len(kinds) - 1)] for number in range(KINDS)}
+    found = _numbered(connection, query, {**values, **names})
+    return found, None if last is None else (last_ms, last_number)
+
+
+def _between(since_ms: int, before: tuple[int, int] | None) -> dict[str, str | int]:
     before_ms, number = before or (LATEST_MS, LATEST_MS)
-    values = {"since_ms": since_ms, "before_ms": before_ms, "before_number": number, "rows": rows}
+    return {"since_ms": since_ms, "before_ms": before_ms, "before_number": number}
+
+
+def _numbered(connection: Connection, query: str, values: dict[str, str | int]) -> list[tuple[int, EventCount]]:
     found = connection.execute(query, values)
     return [(number, EventCount(EventKey(*row[:4]), *row[4:])) for number, *row in found]
 

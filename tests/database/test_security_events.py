@@ -1,6 +1,7 @@
 """The table of security events is small under any load, and keeps what an operator may ask for."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -21,6 +22,8 @@ from gamed.database.security_events import (
     list_activity,
     list_events,
     mark_logged,
+    page_of_events,
+    page_of_kinds,
     write_events,
 )
 from tests.support.covers import covers
@@ -55,6 +58,34 @@ class TableTests(SynchronousTestCase):
 
     def listed(self, since_ms: int = 0, player_id: str | None = None, rows: int = 100) -> list[EventCount]:
         return self.run_it(lambda connection: list_events(connection, since_ms, player_id, rows))
+
+    def test_kinds_in_slices(self) -> None:
+        """A search for kinds of events finds each once, in order, by slices of rows; only those that fit are read."""
+        kinds = (SecurityEvent.SIGNED_OUT, SecurityEvent.SIGN_IN, SecurityEvent.SIGN_IN)
+        at_once = 3  # some events share an instant
+        self.write(
+            event(kinds[number % 3], NOON_MS + number // at_once, player=f"ply_{number}") for number in range(60)
+        )
+        expected = [
+            each
+            for each in self.run_it(lambda c: page_of_events(c, 0, None, 100))
+            if each[1].key.event == SecurityEvent.SIGNED_OUT.value
+        ]
+        self.assertEqual(len(expected), 20)
+        for searched in (1, 7, 60, 100):
+            found, place, slices = [], None, 0
+            while True:
+                search = partial(page_of_kinds, since_ms=0, before=place, rows=100, kinds=["signed_out"])
+                fitting, place = self.run_it(partial(search, searched=searched))
+                self.assertLessEqual(len(fitting), searched)
+                found += fitting
+                slices += 1
+                if place is None:
+                    break
+            self.assertEqual(found, expected, searched)
+            self.assertEqual(slices, 60 // searched + 1, searched)
+        few, _ = self.run_it(lambda c: page_of_kinds(c, 0, None, rows=4, kinds=["signed_out"], searched=60))
+        self.assertEqual(few, expected[:4])
 
     @covers("threats/48")
     def test_repeats_are_one_row(self) -> None:

@@ -8,7 +8,7 @@ from twisted.internet.defer import fail, succeed
 from gamed.account import store as player_store
 from gamed.account.link_tables import page_of_invites
 from gamed.database.errors import DatabaseUnreachable, new_error
-from gamed.database.security_events import page_of_events
+from gamed.database.security_events import page_of_events, page_of_kinds
 from gamed.owner import site_sentences as sentences
 from gamed.owner import tables
 from gamed.owner.model import AT_ONCE, DailyFigure
@@ -689,6 +689,7 @@ class PlanTests(SiteCase):
             connection.set_trace_callback(statements.append)
             player_tables.players_after(connection, keys.sealer, "ply_a", 10)
             page_of_events(connection, 1, (5, 5), 10)
+            page_of_kinds(connection, 1, (5, 5), rows=10, kinds=["command"], searched=100)
             page_of_invites(connection, keys, 1, (5, "inv_a"), 10)
             tables.list_figures(connection, self.server.now_ms())
             owner_tables.read_switch(connection)
