@@ -36,6 +36,7 @@ def ask(path, who=None):
         return answer.read().decode()
 print(json.dumps({
     "players": {who: json.loads(ask("/game/", who))["player"]["id"] for who in players},
+    "names": [json.loads(ask("/game/", who))["player"]["name"] for who in players],
     "channels": list(json.loads(ask("/assets/"))["channels"]),
     "welcome": ask("/assets/stable/welcome.txt"),
     "secrets": [name for name in os.environ if "SECRET" in name or "KEY" in name],
@@ -65,6 +66,7 @@ class SampleTests(CommandTestCase):
         found = json.loads(out)
         self.assertEqual(list(found["players"]), ["anna", "bo"])
         self.assertEqual(len(set(found["players"].values())), 2)
+        self.assertEqual(found["names"], ["Anna", "Bo"])
         self.assertEqual(sorted(found["channels"]), ["beta", "stable"])
         self.assertEqual((found["welcome"], found["secrets"]), ("Hello from a release.\n", []))
         umask = os.umask(0o022)

@@ -190,6 +190,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
     if player_id is None:
         player_id = new_player_id(token_bytes)
         create_player(connection, player_id, now_ms())
+        player_tables.set_display_name(connection, keys.sealer, player_id, person.name)
     for (provider, identity), owner in zip(known.items(), owners, strict=True):
         if owner is None and not player_tables.has_identity(connection, player_id, provider):
             index, realm = identity.index(keys.indexer), identity.namespace_index(keys.indexer)
