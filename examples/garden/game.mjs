@@ -159,12 +159,13 @@ class Play {
     this.client = client
     this.sync = sync
     this.tab = tab
+    const name = nameOf(client) // which needs the credential, and a deleted player has none
     this.account = new Account(client, {
       slot: SLOT,
       take: (save) => this.replace(loaded(save.data)),
       signInAgain: (why) => signInAgain(client, why),
       wordsOf,
-      deleted: () => forget(),
+      deleted: () => forget(name),
     })
   }
 
@@ -172,13 +173,22 @@ class Play {
     element("start").hidden = true
     element("offline").checked = false
     for (const id of ["game", "sign-out", "account-open"]) element(id).hidden = false
-    tell("who", `${this.client.origin.host}: ${this.client.credential?.playerId}`)
+    this.showPlayer().catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // without a network
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
     this.goOnline()
     tell("state", "Loading")
     await this.sync.ready() // on a fresh device only the server knows whether there is a garden
     await this.load()
     showScene(this.client).catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // play without it
+  }
+
+  /** Show who plays where: without a network by the name that the player had last. */
+  async showPlayer() {
+    const name = nameOf(this.client)
+    const words = () => [localStorage.getItem(name), this.client.origin.host].filter(Boolean).join(" on ")
+    tell("who", words())
+    localStorage.setItem(name, (await this.client.whoami()).player.name ?? "")
+    if (this === playing) tell("who", words())
   }
 
   async stop() {
@@ -428,9 +438,13 @@ async function leave(why) {
   tell("start-problem", why)
 }
 
-/** Delete the data of a deleted player from this browser. */
-async function forget() {
+/** Return where this browser keeps the player's name. @param {GamedClient} client */
+const nameOf = (client) => `name/${client.origin}/${client.credential?.playerId}`
+
+/** Delete the data of a deleted player from this browser. @param {string} name */
+async function forget(name) {
   await leave("You and your gardens were deleted.")
+  localStorage.removeItem(name)
   for (const { name } of (await indexedDB.databases?.()) ?? []) {
     if (name?.startsWith(`gamed/${APP}/`)) indexedDB.deleteDatabase(name)
   }
