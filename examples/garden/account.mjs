@@ -1,8 +1,8 @@
 /** The player's account: devices, earlier gardens, a copy of all saves, and its end. */
 
-import { GamedError } from "./gamed.mjs"
+import { GamedError } from "../gamed.mjs"
 
-/** @import { GamedClient, Save, Version } from "./gamed.mjs" */
+/** @import { GamedClient, Save, Version } from "../gamed.mjs" */
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)

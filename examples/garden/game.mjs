@@ -1,12 +1,12 @@
 /** The page around the garden: sign-in, saving, offline play, and the choice when two tabs have changed it. */
 
 import { Account, connectAccount } from "./account.mjs"
-import { GamedClient, GamedError, LoginCancelled, PlayerChanged, SignInRequired, finishCode } from "./gamed.mjs"
-import { Assets } from "./gamed_assets.mjs"
-import { InUse, Sync } from "./gamed_sync.mjs"
+import { GamedClient, GamedError, LoginCancelled, PlayerChanged, SignInRequired, finishCode } from "../gamed.mjs"
+import { Assets } from "../gamed_assets.mjs"
+import { InUse, Sync } from "../gamed_sync.mjs"
 import { STAGES, described, faceOf, loaded, newGarden, pressed, saved } from "./garden.mjs"
 
-/** @import { Side, Status, SyncConflict } from "./gamed_sync.mjs" */
+/** @import { Side, Status, SyncConflict } from "../gamed_sync.mjs" */
 /** @import { Garden } from "./garden.mjs" */
 
 const SLOT = "garden"
@@ -481,7 +481,7 @@ setInterval(() => playing?.look(), 1000) // shows within a second whether the se
  */
 async function developmentServer() {
   try {
-    const answer = await fetch("gamed-dev.json", { cache: "no-store" })
+    const answer = await fetch("../gamed-dev.json", { cache: "no-store" })
     return answer.ok ? (await answer.json()).server : null
   } catch {
     return null

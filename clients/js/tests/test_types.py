@@ -62,11 +62,16 @@ class TypesTests(SynchronousTestCase):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_comments(self) -> None:
-        """The types in the comments of the modules, the driver and the demo are right, too."""
+        """The types in the comments of the modules, the driver and the two games are right, too."""
         folder = unused_path(self)
-        folder.mkdir()
-        sources = [*FILES.glob("*.mjs"), *(ROOT / "examples" / "garden").glob("*.mjs")]
-        names = [copy(file, folder) for file in sources]
+        names = []
+        for place, source in (
+            (folder, FILES),
+            (folder / "garden", ROOT / "examples" / "garden"),
+            (folder / "board", ROOT / "examples" / "board"),
+        ):
+            place.mkdir()
+            names += [copy(file, place) for file in source.glob("*.mjs")]
         (folder / "node.d.ts").write_text('declare module "node:*"\ndeclare var process: any\n')
         self.compiled("--allowJs", "--checkJs", *names, str(folder / "node.d.ts"))
 
