@@ -59,7 +59,9 @@ ROWS = {
         "tests.database tests.processes tests.startup tests.cli tests.e2e.test_old_primary "
         "tests.e2e.test_postgresql_crashes tests.e2e.test_postgresql_outages tests.e2e.test_postgresql_replicas"
     ),
-    "gamed/dev": "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.test_game_developers",
+    "gamed/dev": (
+        "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.e2e.test_board tests.test_game_developers"
+    ),
     "gamed/http": (
         "tests.http tests.contract tests.proxies tests.startup tests.e2e.test_bad_input tests.e2e.test_stopping "
         "clients.conformance.tests.test_python"
@@ -102,7 +104,7 @@ ROWS = {
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",
     "docs/protocol.md": "tests.contract clients.conformance.tests.test_runner",
     "etc": "tests.ops tests.packaging tests.proxies tests.readme tests.cli.test_gamedctl tests.cli.test_samples",
-    "examples": "tests.e2e.test_demo tests.e2e.test_engines clients.js",
+    "examples": "tests.e2e.test_demo tests.e2e.test_board tests.e2e.test_engines clients.js",
     ".ci": "tests.readme tests.test_quick tests.packaging.test_extras",
     "README.md": "tests.readme tests.packaging",
     "CHANGELOG.md": "tests.cli.test_first_minute",
