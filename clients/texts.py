@@ -56,7 +56,7 @@ DIALOGS: Final = (
 """The texts of the ready dialogs; a client gets those that its scripts have."""
 
 AWAY: Final = text("The server does not answer. Check the connection, or try again later.")
-BUSY: Final = text("The server has much to do at the moment. Try again in a minute.")
+BUSY: Final = text("The server is very busy at the moment. Try again in a minute.")
 NO_SERVER: Final = text("There is no server for this game at this address. Check the address.")
 NO_ROOM: Final = text("This game cannot store anything on this device. Free some space, then try again.")
 SIGNED_OUT: Final = ENDED[LoginFailure.SESSION_REVOKED]

@@ -82,7 +82,7 @@ def check_policy(answer: HttpReply, mode: str, providers: tuple[str, ...]) -> Fi
     """Check that `/auth/config` has exactly two members, as in the configuration (SPEC 2.4)."""
     policy = answer.json()
     if answer.status != 200 or set(policy) != {"mode", "providers"}:
-        return problem("policy", f"/auth/config answers {answer.status}, and not exactly the two members", FORWARD)
+        return problem("policy", f"/auth/config answers {answer.status}, and not with exactly the two members", FORWARD)
     if policy != {"mode": mode, "providers": list(providers)}:
         return problem("policy", "/auth/config differs from authentication.json", "Restart the server.")
     return ok("policy", f"/auth/config agrees with authentication.json: {mode} {' '.join(providers)}".rstrip())

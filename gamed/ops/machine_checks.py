@@ -197,7 +197,7 @@ def check_server(answer: Reached | None) -> Finding:
     """Check the reply to GET /healthz of this data folder's server; None if no server was ever started."""
     start = "Start it: gamed serve, or systemctl start gamed"
     if answer is None:
-        return warning("server", "no server was ever started on this data folder", start)
+        return warning("server", "no server has been started on this data folder yet", start)
     if isinstance(answer, HttpFailure):
         text = f"the server of this data folder does not answer ({answer.detail})"
         if answer.cause is FailureCause.TIMEOUT:

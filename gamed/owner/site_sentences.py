@@ -27,7 +27,7 @@ NOTICES: Mapping[str, Text] = {
 }
 
 UNKNOWN_PERSON = text("There is no player at this address any more. Look at the list of people again.")
-CHANGED = text("This player is not as the page showed it: it was decided elsewhere. Look again, then decide.")
+CHANGED = text("This player was changed elsewhere after the page was opened. Look again, then decide.")
 DEVICE_GONE = text("That device is not signed in any more.")
 INVITE_GONE = text("That invite was used or revoked, or has expired.")
 TOO_MANY_INVITES = text("There are very many open invites. Revoke some first.")
@@ -43,9 +43,9 @@ SAVE_DAMAGED = text("The bytes of that version are damaged. Choose another one."
 SAVE_NO_ROOM = text("There is no room for it.")
 NOT_MERGEABLE = text("These two cannot be merged. Choose another player, who is approved.")
 NO_FOLDER = text("The server does not know where to put backups. On the server run: {command}")
-RUNS = text("A backup is being made already. Wait for its end.")
-FILES_CHANGED = text("The files are not as the page showed them. Look again, then decide.")
-FILES_BUSY = text("Another command works on the files. Try again in a moment.")
+RUNS = text("A backup is being made already. Wait until it is finished.")
+FILES_CHANGED = text("The files have changed since the page was opened. Look again, then decide.")
+FILES_BUSY = text("Another command is changing the files. Try again in a moment.")
 FILES_DAMAGED = text(
     "A file of that release is missing or damaged, so nothing was changed. On the server run: {command}"
 )
@@ -59,7 +59,7 @@ FORM_REFUSED = text(
 CODES: Mapping[CodeCheck, Text] = {
     CodeCheck.WRONG: text("That is not the code. Nothing was changed. Type it as the server printed it."),
     CodeCheck.NONE: text(
-        "There is no code that is valid: it was used, is too old, or was wrong too often. Make a new one."
+        "The code is not valid any more: it was used, is too old, or was wrong too often. Make a new one."
     ),
 }
 SIGN_IN_LEAD = text("Sign in as the owner of this server.")

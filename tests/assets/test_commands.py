@@ -243,7 +243,7 @@ class MaintenanceTests(CommandCase):
         """`gc` prints what it deletes or would delete, and what is not old enough."""
         self.put({"readme.txt": b"three"})
         self.published("--note", "3.0")
-        self.assertIn("not needed, but not yet for that time: 1 release, 5 B", self.run_text("gc"))
+        self.assertIn("not needed, but not yet for long enough: 1 release, 5 B", self.run_text("gc"))
         would = self.run_text("gc", "--older-than", "0s", "--dry-run")
         self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 B", would)
         done = self.run_json("gc", "--older-than", "0s")

@@ -65,7 +65,7 @@ class ServedTests(CommandTestCase):
 
         self.interrupt_restore(made)
         service, self.port = self.serve()
-        self.assertIn(f"an interrupted restore is finished: the databases are those of {made}", self.output())
+        self.assertIn(f"finished an interrupted restore: the databases now come from {made}", self.output())
         answer = self.http("GET", "/game/saves")
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
         self.token = str(self.json_of("players", "token", "Anna")["access_token"])

@@ -83,7 +83,7 @@ class BesideTheServerTests(CommandTestCase):
 
     def test_health(self) -> None:
         """0 while the server of this folder answers, wherever it listens; 1 with a reason when it does not."""
-        self.assertIn("No server was ever started", self.gamed("health")[2])
+        self.assertIn("No server has been started", self.gamed("health")[2])
         process, port = self.serve(f"--listen=unix:{self.folder}/s")
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
         self.assertEqual(self.gamed("health", f"--url=http://127.0.0.1:{port}"), (0, "ok\n", ""))

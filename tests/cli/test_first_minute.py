@@ -173,7 +173,7 @@ class VirtualEnvironmentTests(CommandTestCase):
         self.stop(process)
         [line] = re.findall(r"(?m)^gamed: warning: (?!the server runs as root)(.+)$", self.output())
         lost = "the configuration and all assets" if POSTGRESQL else "all players and saves"
-        where = f"the data are in the virtual environment {self.folder}"
+        where = f"the data is in the virtual environment {self.folder}"
         self.assertIn(f"{where}: deleting it also deletes {lost}.", line)
         self.assertEqual(shlex.split(line.rpartition("machine: ")[2])[-1], "setup")
 

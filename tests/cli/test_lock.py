@@ -195,7 +195,7 @@ class SharedLockTests(SynchronousTestCase):
         for purpose in (SERVE, "gamed move-data"):
             self.assertEqual(
                 self.refused(purpose),
-                f"gamed restore (process {os.getpid()}) needs {self.data} alone. Try again when that has ended.",
+                f"gamed restore (process {os.getpid()}) needs {self.data} alone. Try again when it has finished.",
             )
 
     def test_lost_in_between(self) -> None:

@@ -205,7 +205,7 @@ class MovedTests(MoveCase):
         self.assertIsNone(move(self.where, self.new).files)
         self.assertEqual(self.contents(places_in(self.new).data), before)
         error = self.assertRaises(SetupError, move, self.where, self.folder / "other")
-        self.assertIn(f"were moved to {self.new} already", str(error))
+        self.assertIn(f"was already moved to {self.new}", str(error))
 
     def test_waiting_command(self) -> None:
         """A command that opened a database before the move cannot write to the deleted file as if it counted."""

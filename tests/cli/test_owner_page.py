@@ -66,6 +66,6 @@ class OwnerPageTests(CommandTestCase):
         codes = [str(self.done("owner", "confirm")["code"]) for _ in range(2)]
         self.assertTrue(all(len(each) == 8 and each.isdigit() for each in codes))
         self.assertNotEqual(*codes)
-        self.assertRegex(self.gamed("owner", "confirm")[1], r"^\d{4} \d{4}\nvalid once, for 10 minutes\n$")
+        self.assertRegex(self.gamed("owner", "confirm")[1], r"^\d{4} \d{4}\nworks once, for 10 minutes\n$")
         self.stop(self.process)
         self.assertNotIn(codes[0], self.output())

@@ -213,7 +213,7 @@ class RestoreTests(BackupCase):
         """A backup that was written with another key is refused before anything changes."""
         made = self.back_up()
         self.environ["GAMED_MASTER_KEY"] = OTHER_KEY
-        self.refused(78, "The key at hand does not fit this backup. Nothing was changed.", "restore", str(made))
+        self.refused(78, "The key of this server does not fit this backup. Nothing was changed.", "restore", str(made))
         self.assertEqual(self.live_sessions(), 1)
 
     def test_other_engine(self) -> None:

@@ -46,7 +46,7 @@ DEFECTS = {
         "The printed unit serves another data folder than the guide.",
         [Edit("gamed/cli/setup/samples.py", 'f"GAMED_DATA={places.data}"', "f\"GAMED_DATA={places.data / 'data'}\"")],
         "unit",
-        ["a start would begin an empty one beside it", "No server was ever started on"],
+        ["a start would begin an empty one beside it", "No server has been started on"],
     ),
     "migrate_refuses_itself": Defect(
         "`serve --migrate` holds the lock of a server while its script asks for the database alone.",

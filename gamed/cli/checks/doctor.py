@@ -142,9 +142,9 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
         return
     yield from _run_steps(public_steps(base, opened.config))
     if not write:
-        yield skipped(WRITING, "they need a player", "Add --write: a player is made for it, and erased afterwards.")
+        yield skipped(WRITING, "they need a player", "Add --write. It creates a player and erases it afterwards.")
     elif not probe.ours:
-        yield skipped(WRITING, "it does not use the databases of this server, and gets no token of its players")
+        yield skipped(WRITING, "it does not use the databases of this server, so this server's tokens do not work there")
     else:
         # CommandContext.open() would read the key again, which is in no environment any more.
         with trial_player(KeyedDatabases.of(opened, runner)) as token:

@@ -235,7 +235,7 @@ def exclusive(target: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CommandFailed(f"Another backup is being written to {target}. Wait for its end.") from None
+            raise CommandFailed(f"Another backup is being written to {target}. Wait until it is finished.") from None
         except OSError:  # a network share without locks: nothing is deleted there
             yield
             return

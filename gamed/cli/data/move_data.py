@@ -98,7 +98,7 @@ def _lines(done: MoveResult) -> Iterator[str]:
         yield f"An earlier move to {done.folder} is finished."
     else:
         copied = size(done.size or 0)
-        yield f"{counted(done.files, 'file')}, {copied}, are in {done.folder} now, compared by their hashes."
+        yield f"Moved {counted(done.files, 'file')}, {copied}, to {done.folder}, and compared the hashes."
     variables = {"GAMED_CONFIG": str(new.config)}
     if os.environ.get("GAMED_DATA") or os.environ.get("STATE_DIRECTORY"):
         variables["GAMED_DATA"] = str(new.data)
@@ -111,7 +111,7 @@ def move(source: Paths, folder: Path) -> MoveResult:
     folder = folder.resolve()
     noted = moved_to(source)
     if noted is not None and noted != folder:
-        raise SetupError(f"The data of {source.data} were moved to {noted} already.")
+        raise SetupError(f"The data of {source.data} was already moved to {noted}.")
     if noted is None:
         _check_source(source, folder)
     lock = Lock.acquire(source.data, "gamed move-data")
@@ -179,7 +179,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise CommandFailed(f"Another move into {folder} is running. Wait for its end.") from None
+        raise CommandFailed(f"Another move into {folder} is running. Wait until it is finished.") from None
     except OSError as e:
         raise SetupError(f"{folder} cannot be locked ({e.strerror}). Name a folder on a local disk.") from None
 
@@ -189,8 +189,7 @@ def _refuse_filled(folder: Path, source: Paths) -> None:
     journal = read_journal(folder)
     if journal is not None and journal.source != source:
         raise CommandFailed(
-            f"Another move into {folder} is not finished: of {journal.data}. Finish that one first, or name another "
-            "folder."
+            f"The move of {journal.data} into {folder} is not finished. Finish that one first, or name another folder."
         )
     if journal is not None and moved_to(source) is not None:
         return  # some files have their names already
@@ -366,7 +365,8 @@ def _finish(journal: MoveJournal, folder: Path, top: int, staged: int) -> None:
         shutil.rmtree(inside / STAGED)
     except OSError as e:
         raise CommandFailed(
-            f"Everything is in {folder}, but {_shown(e, folder)} cannot be changed ({e.strerror}). Then run this again."
+            f"Everything is in {folder}, but {_shown(e, folder)} cannot be changed ({e.strerror}). Correct that, then run "
+            "this again."
         ) from None
 
 

@@ -63,7 +63,7 @@ def _read_note(source: Paths) -> tuple[Path, Paths] | None:
         except (FileNotFoundError, NotADirectoryError, PermissionError):  # such a folder is reported elsewhere
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise SetupError(f"{note} cannot be read. It names the folder that the data were moved to.") from None
+            raise SetupError(f"{note} cannot be read. It names the folder that the data was moved to.") from None
     return None
 
 
@@ -142,7 +142,7 @@ def refuse_moved(places: Paths) -> None:
     if read_journal(folder) is not None:
         raise _unfinished(folder, places)
     if (places.data / NOTE).exists():
-        moved = f"The data of {places.data} were moved to {folder}. Use them there"
+        moved = f"The data of {places.data} was moved to {folder}. Use them there"
     else:
         moved = f"The configuration {places.config} was moved to {folder}. Use it there"
     raise SetupError(

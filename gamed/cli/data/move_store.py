@@ -92,7 +92,7 @@ def _lines(done: "StoreMove", place: str) -> Iterator[str]:
     else:
         rows = sum(each.rows for each in done.digests.values())
         copied = size(sum(each.size for each in done.digests.values()))
-        yield f"{counted(rows, 'row')}, {copied}, are in {place} now, compared by their hashes."
+        yield f"Copied {counted(rows, 'row')}, {copied}, to {place}, and compared the hashes."
     yield f"The previous databases are {' and '.join(done.previous)}. Delete them when the server works."
 
 

@@ -94,7 +94,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
         done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
         if cut_off.origin != str(path.resolve()):
             raise CommandFailed(
-                f"A restore of {cut_off.origin} was interrupted, and is finished now. Run this one again."
+                f"Finished an interrupted restore of {cut_off.origin}. Run this command again for your backup."
             )
     else:
         done = _restore(_read(path), where, config, runner)
@@ -132,7 +132,7 @@ def _restore(backup: Backup, where: Paths, config: Config, runner: str) -> Resto
         try:
             _refuse_misfit(where.data, config, backup.ring)
         except SetupError as e:
-            raise SetupError(f"The key at hand does not fit this backup. Nothing was changed. {e}") from None
+            raise SetupError(f"The key of this server does not fit this backup. Nothing was changed. {e}") from None
     try:
         return (
             _replace_schemas(backup, where, config, runner)
@@ -222,13 +222,14 @@ def _members(path: Path, done: RestoreResult) -> dict[str, object]:
 
 
 def _lines(path: Path, done: RestoreResult, where: Paths) -> Iterator[str]:
-    yield f"The databases are those of {path}."
+    restored = "the database" if path.is_file() else "both databases"
+    yield f"Restored {restored} from {path}."
     for aside in done.aside:
         yield f"The previous one is {aside}. Delete it when the server works."
     for file in done.settings:
         yield f"{file} was missing, and was copied from the backup."
     for file in done.kept:
-        yield f"{file} differs from the backup's and stays. Compare it with {path / file.name}."
+        yield f"{file} differs from the one in the backup and was left as it is. Compare it with {path / file.name}."
     if done.blocked:
         yield f"Still blocked, as before the restore: {counted(done.blocked, 'player')}."
     yield "Players who were erased after the backup was made exist again. Erase them again: gamed players erase"

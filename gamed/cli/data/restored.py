@@ -67,5 +67,5 @@ def finish_auth(
 
 def _lines(sessions: int) -> Iterator[str]:
     yield f"{counted(sessions, 'session')} ended. Every player must sign in again."
-    yield "Players who were blocked or erased after the backup was made are as before. Block or erase them again."
+    yield "Players who were blocked or erased after the backup was made are back. Block or erase them again."
     yield "Start the service now."

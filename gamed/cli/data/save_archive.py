@@ -137,7 +137,7 @@ def _read_manifest(entry: ArchivedFile) -> Mapping[tuple[str, int], ManifestVers
     try:
         manifest = decode(text, type=ExportManifest)
     except (MsgspecError, RecursionError) as e:
-        raise CommandFailed(f"{MANIFEST} is not that of an export: {e}. Nothing was changed.") from None
+        raise CommandFailed(f"{MANIFEST} is not from an export: {e}. Nothing was changed.") from None
     return {(each.slot, each.version): each for each in manifest.versions}
 
 
@@ -151,7 +151,7 @@ def _read(name: str, entry: ArchivedFile) -> Iterator[bytes]:
     except _UNREADABLE as e:
         raise CommandFailed(f"{_shown(name)} cannot be read: {_reason(e)}. Nothing was changed.") from None
     if entry.size not in (None, read):
-        raise _refused(name, f"has {read} bytes and announces {entry.size}")
+        raise _refused(name, f"has {read} bytes instead of the announced {entry.size}")
 
 
 def _reason(error: Exception) -> str:

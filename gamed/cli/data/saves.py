@@ -68,7 +68,7 @@ def list_(context: CommandContext, who: str) -> None:
     """Show a player's saves, the deleted ones too."""
     files, player_id = context.open_for(who)
     if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
-        raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
+        raise CommandFailed(f"There is no player {player_id}, and there are no saves under that id.")
     entries = files.read_state(lambda connection: save_tables.slots_by_name(connection, player_id, "", ALL))
     now = now_ms()
     lines = table(SLOT_HEADINGS, [_slot_row(entry, now) for entry in entries])

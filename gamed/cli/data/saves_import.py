@@ -56,8 +56,8 @@ class SaveToImport(Struct, frozen=True):
 def import_(context: CommandContext, who: str, source: Path, dry_run: bool) -> None:
     """Write the saves of EXPORT to a player: a ZIP file of `gamed saves export`, or a folder with its files.
 
-    Of each save the version that was current is written. Where the player has none, it becomes current. Where another
-    version is current, it is kept beside that as a conflict copy, and the player chooses in the game or on the account
+    It writes the version of each save that was current. If the player has no such save, that version becomes current.
+    If another version is current, it becomes a conflict copy, and the player chooses in the game or on the account
     page. The limits of game.json hold.
     """
     files, player_id = context.open_for(who)
@@ -175,7 +175,7 @@ class Importer(Struct, frozen=True):
                     blob = self._append(spool, save.content.size)
                     opened.callback(self._discard, blob)
                     command = replace(command, appended_blob=blob)
-        raise CommandFailed(f"A game writes {save.archived.slot} at the same time. Run this again in a moment.")
+        raise CommandFailed(f"A game is writing {save.archived.slot}. Run this again in a moment.")
 
     def _command(self, save: SaveToImport) -> WriteCommand:
         absent = Condition(ConditionKind.ABSENT)

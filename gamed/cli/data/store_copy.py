@@ -161,7 +161,7 @@ def _fill_schemas(
 ) -> Digests:
     session.rows("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     if session.rows(PREPARING) != [(1,)]:
-        raise CommandFailed(f"A server prepares {where}. Stop it first. Nothing was moved.")
+        raise CommandFailed(f"A server is starting on {where}. Stop it first. Nothing was moved.")
     if any(version_of(session, database) != NONE for database in DATABASES):
         _require_same(files, session, where, size)
         return {}

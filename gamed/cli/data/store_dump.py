@@ -79,7 +79,7 @@ def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_
         except (DatabaseError, MigrationError) as e:
             reason = str(e.__cause__ or e).removesuffix(".")
             raise CommandFailed(
-                f"The schemas are those of the backup, but the restore is not finished: {reason}. Run: gamed restored"
+                f"The schemas come from the backup, but the restore is not finished: {reason}. Run: gamed restored"
             ) from None
     return ReplacedSchemas(tuple(names.values()), sessions, blocked)
 

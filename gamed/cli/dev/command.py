@@ -190,7 +190,7 @@ def run(options: DevOptions) -> None:
         with redirect_stdout(sys.stderr) if script else nullcontext():  # stdout is the script's
             runApp(twistd)
     except CannotListenError as e:  # the port was free a moment ago
-        raise CommandFailed(f"Port {e.port} is taken by another program. Name another one.") from None
+        raise CommandFailed(f"Port {e.port} is in use. Name another one.") from None
     if script is not None:
         raise SystemExit(script.code)
 

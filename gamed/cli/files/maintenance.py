@@ -160,4 +160,4 @@ def _deleted_lines(done: GcResult, *, dry_run: bool) -> Iterator[str]:
     yield f"{'would be deleted' if dry_run else 'deleted'}: {gone}"
     if done.waiting or done.waiting_bytes:
         waiting = f"{counted(len(done.waiting), 'release')}, {size(done.waiting_bytes)}"
-        yield f"not needed, but not yet for that time: {waiting}"
+        yield f"not needed, but not yet for long enough: {waiting}"

@@ -49,7 +49,7 @@ def _shown_name(text: str) -> str:
 def invite(context: CommandContext, name: str | None, expires: int) -> None:
     """Print a link that admits one new player, also while registration is closed. [key]
 
-    The link is valid once. Send it to that person alone: anyone who has it can use it.
+    The link works once. Send it to that person alone: anyone who has it can use it.
     """
     store = context.open()
     base_url, invite_id = base_url_of(store), new_invite_id(token_bytes)
@@ -63,7 +63,7 @@ def invite(context: CommandContext, name: str | None, expires: int) -> None:
 
     store.write(transaction)
     url, until = f"{base_url}/auth/invite/{link.token}", rfc3339(link.expires_ms)
-    lines = [url, f"valid once, until {until}; to revoke it: gamed players revoke-invite {invite_id}"]
+    lines = [url, f"works once, until {until}; to revoke it: gamed players revoke-invite {invite_id}"]
     context.report({"id": invite_id, "name": name, "url": url, "expires_at": until}, lines)
 
 
@@ -112,7 +112,7 @@ def revoke_invite(context: CommandContext, invite_id: str) -> None:
 def reset_link(context: CommandContext, who: str, expires: int) -> None:
     """Print a link by which a player sets a new password for their local account. [key]
 
-    The link is valid once, and ends the earlier ones. Using it signs the player out everywhere, as
+    The link works once, and ends the earlier ones. Using it signs the player out everywhere, as
     `gamed players password` does.
     """
     store = context.open()
@@ -129,7 +129,7 @@ def reset_link(context: CommandContext, who: str, expires: int) -> None:
 
     named = store.write(transaction)
     url, until = f"{base_url}/auth/reset/{link.token}", rfc3339(link.expires_ms)
-    lines = [url, f"sets the password of {display_name(named)}; valid once, until {until}"]
+    lines = [url, f"sets the password of {display_name(named)}; works once, until {until}"]
     context.report({"id": named.player.player_id, "url": url, "expires_at": until}, lines)
 
 

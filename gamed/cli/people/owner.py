@@ -163,7 +163,7 @@ def confirm(context: CommandContext) -> None:
     """Print a code for what cannot be undone on the owner's page: merging and erasing players. [key]
 
     The page asks for it where the sign-in proves little: a provider that cannot be made to ask again lets anyone in at
-    a browser that is signed in there. The code is valid once, for ten minutes, and ends the one before.
+    a browser that is signed in there. The code works once, for ten minutes, and ends the one before.
     """
     store = context.open()
     code = ConfirmationCode.generate(token_bytes, now_ms())
@@ -176,4 +176,4 @@ def confirm(context: CommandContext) -> None:
 
     store.write(transaction)
     members = {"code": code.code, "expires_at": rfc3339(code.expires_ms)}
-    context.report(members, [code.shown, f"valid once, for {CODE_MS // 60_000} minutes"])
+    context.report(members, [code.shown, f"works once, for {CODE_MS // 60_000} minutes"])

@@ -116,7 +116,7 @@ def merge(context: CommandContext, old: str, new: str) -> None:
     run_inline(removals.resume())
     done = {"from": old_id, "to": target.player.player_id, "moved": merged.moved, "left": merged.left}
     lost = f"; its account of {', '.join(merged.left)} can no longer sign in" if merged.left else ""
-    context.report(done, f"{display_name(target)} has what {old_id} had{lost}")
+    context.report(done, f"{display_name(target)} now has everything that {old_id} had{lost}")
 
 
 def _merge(

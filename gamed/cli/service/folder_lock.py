@@ -243,7 +243,7 @@ def _close_refused(descriptor: int, data: Path, purpose: str) -> CommandFailed:
     processes = f" ({'process' if len(holders) == 1 else 'processes'} {numbers})" if holders else ""
     commands = [holder.purpose for holder in holders if holder.purpose not in (SERVE, SHARE)]
     if commands:
-        return CommandFailed(f"{commands[0]}{processes} needs {data} alone. Try again when that has ended.")
+        return CommandFailed(f"{commands[0]}{processes} needs {data} alone. Try again when it has finished.")
     if purpose not in (SERVE, SHARE):
         return CommandFailed(f"A gamed serves {data}{processes}. Stop it first.")
     return CommandFailed(

@@ -213,7 +213,7 @@ def _open_folder(
         with lock.removed_on_failure():
             # An interrupted restore first: until it is finished the files are partly of the backup.
             if (restored := restore_journal.recover(data)) is not None:
-                echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
+                echo(f"finished an interrupted restore: the databases now come from {restored.origin}")
             cli_listen.probe(probed)  # now under the lock: the server that had the port may just have ended
             choice, accounts = _prepare_folder(opener, opened)
         # Another server may take the lock between the exclusive and the shared one: then this one joins it instead.

@@ -89,7 +89,7 @@ def advise(opened: OpenedConfiguration, style: LogFormat) -> None:
     if environment is not None:
         what = "all players and saves" if opened.config.store is None else "the configuration and all assets"
         warn(
-            f"the data are in the virtual environment {environment}: deleting it also deletes {what}. "
+            f"the data is in the virtual environment {environment}: deleting it also deletes {what}. "
             f"Stop the server, then let it stay on this machine: {command_line(places, 'setup')}"
         )
     if style is LogFormat.TEXT:

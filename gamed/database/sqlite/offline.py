@@ -127,7 +127,7 @@ def write_locked(path: Path) -> Iterator[BinaryIO]:
                 break
             connection.rollback()  # a reader holds the log, or a writer was faster
         else:
-            raise DatabaseBusy("another program reads or writes it. Wait for its end.")
+            raise DatabaseBusy("another program is reading or writing it. Wait until it is done.")
         yield cast(BinaryIO, file)
         connection.rollback()
 
