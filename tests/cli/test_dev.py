@@ -119,7 +119,7 @@ class DevTests(CommandTestCase):
         ports = (f"--port={free_port()}", f"--provider-port={free_port()}")
         refusal = self.refused("dev", *ports, f"--folder={folder}", expected=1)
         needs = f"gamed dev (process {process.pid}) needs {folder}/data alone."
-        self.assertEqual(refusal, f"gamed: {needs} Try again when that has ended.\n")
+        self.assertEqual(refusal, f"gamed: {needs} Try again when it has finished.\n")
 
     def test_other_folders(self) -> None:
         """A folder with anything else in it, such as a real server's, is refused and left as it is."""

@@ -257,7 +257,7 @@ class RefusedTests(MoveCase):
         """A folder with an unfinished move of other data is refused."""
         (self.new / STAGED).mkdir(parents=True)
         (self.new / STAGED / JOURNAL).write_text('{"config": "/x/authentication.json", "data": "/x/data", "names": []}')
-        self.assertIn("Another move into", self.refused())
+        self.assertIn("is not finished. Finish that one first", self.refused())
 
     def test_publishing(self) -> None:
         """Assets that another command writes are not moved."""
@@ -402,10 +402,10 @@ class CommandTests(CommandTestCase):
         ):
             code, out, err = self.gamed(*command)
             self.assertEqual((code, out), (78, ""), command)
-            self.assertIn("were moved to", err)
+            self.assertIn("was moved to", err)
         code, out, err = self.gamed("doctor")
         self.assertEqual((code, out.count("problem  "), "gamed serve" in out + err), (78, 1, False), out)
-        self.assertIn(f"were moved to {self.new}", out)
+        self.assertIn(f"was moved to {self.new}", out)
         code, out, err = self.run_command(*self.places[:2], "--data", f"{self.new}/data", "players", "list")
         self.assertEqual((code, out), (78, ""))
         self.assertIn(f"The configuration {self.config} was moved to {self.new}. Use it there with --config ", err)

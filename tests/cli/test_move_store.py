@@ -225,7 +225,7 @@ class RoundTrip(MoveStoreCase):
         """The command says what was moved, how the previous files are called, and what to write or remove."""
         code, out, err = self.run_command("--to", self.place.url)
         self.assertEqual((code, err), (0, ""))
-        self.assertRegex(out, r"^\d+ rows, \d+ KiB, are in postgresql:///test\d+")
+        self.assertRegex(out, r"^Copied \d+ rows, \d+ KiB, to postgresql:///test\d+")
         self.assertIn(f'"store": {json.dumps(self.place.url)},', out)
         self.assertIn("auth.db.moved-", out)
         self.configure(store=self.place.url)

@@ -144,7 +144,7 @@ def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
     if not write:
         yield skipped(WRITING, "they need a player", "Add --write. It creates a player and erases it afterwards.")
     elif not probe.ours:
-        yield skipped(WRITING, "it does not use the databases of this server, so this server's tokens do not work there")
+        yield skipped(WRITING, "it does not use this server's databases, so this server's tokens do not work there")
     else:
         # CommandContext.open() would read the key again, which is in no environment any more.
         with trial_player(KeyedDatabases.of(opened, runner)) as token:

@@ -160,7 +160,7 @@ def to_server(data: Path) -> HTTPConnection:
 
     listeners = [describe(text) for text in read_listeners(data)]
     if not listeners:
-        raise CommandFailed(f"No server has been started on {data} yet. Start it, or name another folder with --data DIR.")
+        raise CommandFailed(f"No server has been started on {data}. Start it, or name another folder with --data DIR.")
     connections = [
         UnixConnection(listener.path)
         if listener.path

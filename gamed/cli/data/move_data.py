@@ -365,8 +365,8 @@ def _finish(journal: MoveJournal, folder: Path, top: int, staged: int) -> None:
         shutil.rmtree(inside / STAGED)
     except OSError as e:
         raise CommandFailed(
-            f"Everything is in {folder}, but {_shown(e, folder)} cannot be changed ({e.strerror}). Correct that, then run "
-            "this again."
+            f"Everything is in {folder}, but {_shown(e, folder)} cannot be changed ({e.strerror}). Correct that, then "
+            "run this again."
         ) from None
 
 

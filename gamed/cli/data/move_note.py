@@ -142,7 +142,7 @@ def refuse_moved(places: Paths) -> None:
     if read_journal(folder) is not None:
         raise _unfinished(folder, places)
     if (places.data / NOTE).exists():
-        moved = f"The data of {places.data} was moved to {folder}. Use them there"
+        moved = f"The data of {places.data} was moved to {folder}. Use it there"
     else:
         moved = f"The configuration {places.config} was moved to {folder}. Use it there"
     raise SetupError(
