@@ -18,6 +18,7 @@ OUTSIDE = ("*.md", "bench/*.md", "clients/*.md", "clients/*/*.md", "examples/*/*
 PLACE = "project"
 """The folder of the site for the pages outside of docs/."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^]]*\](?:\([^)]*\))?)*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
+PICTURE = re.compile(r'(<(?:img|source) [^>]*?\b(?:src|srcset)=")(?!\w+:)([^"]+)(")')
 ITEM = re.compile(r"( *)(?:[-*]|\d+\.) ")
 FENCE = re.compile(r" *```")
 
@@ -57,6 +58,11 @@ def with_links(markdown: str, uri: str, files: Files) -> str:
             return text
         return f"{mark}[{text}]({relpath(found, PurePosixPath(uri).parent)}{anchor})"
 
+    def picture(match: re.Match[str]) -> str:
+        found = normpath(folder / match[2]).removeprefix("docs/")
+        return f"{match[1]}{relpath(found, PurePosixPath(uri).parent)}{match[3]}"
+
+    markdown = PICTURE.sub(picture, markdown)
     parts = re.split(r"(?ms)(^ *```.*?^ *```$)", markdown)
     return "".join(part if index % 2 else LINK.sub(target, part) for index, part in enumerate(parts))
 

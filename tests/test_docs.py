@@ -20,6 +20,7 @@ from tests.test_layout import FEATURES, FOLDERS
 from tests.test_spec import ROOT, anchors
 
 LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+SOURCE = re.compile(r'<(?:img|source) [^>]*?(?:src|srcset)="([^"]+)"')
 FENCE = re.compile(r"(?ms)^```.*?^```$")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?:bench|clients|docs|etc|examples|gamed|tests)/[\w/.-]*")
@@ -43,7 +44,8 @@ def pages() -> list[Path]:
 def broken_links(page: Path) -> list[str]:
     """Return the links to files or headings that do not exist."""
     broken = []
-    for path, anchor in LINK.findall(page.read_text("utf-8")):
+    text = page.read_text("utf-8")
+    for path, anchor in [*LINK.findall(text), *((path, "") for path in SOURCE.findall(text))]:
         target = (page.parent / path) if path else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(f"{page.name}: {path}#{anchor}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Plays the garden in Chromium and takes the README's pictures: `.venv/bin/python examples/garden/screenshots.py`.
+"""Plays the garden in Chromium and takes its pictures: `.venv/bin/python examples/garden/screenshots.py`.
 
-Needs what the tests need (Playwright, Chromium). The pictures go to docs/images, or to the folder named as argument. It
-says how long each step of the player took. With GAMED_URL and GAMED_PAGE_URL in its environment it plays there, else it
-starts `gamed dev`.
+They are for its page, and one is for the README. Needs what the tests need (Playwright, Chromium). The pictures go to
+docs/images, or to the folder named as argument. It says how long each step of the player took. With GAMED_URL and
+GAMED_PAGE_URL in its environment it plays there, else it starts `gamed dev`.
 """
 
 import json
@@ -20,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
 SERVER_NAME = "Rose Street 7"
+README_WINDOW = {"width": 390, "height": 690}
+"""As large as the README's other pictures, which tests/e2e/screenshots.py draws."""
 PLANTED = (1, 2, 2, 3, 3, 3, 8, 9, 9, 9, 10, 10, 15, 16, 16, 16)
 MINE, THEIRS = (4, 4, 5, 22, 22, 22), (14, 14, 14, 19, 20, 20, 20)
 
@@ -45,6 +47,7 @@ class Stopwatch:
 
 
 def play(server: str, address: str, target: Path) -> None:
+    (target / "readme").mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         context = browser.new_context(viewport={"width": 1000, "height": 800}, locale="en-GB", color_scheme="light")
@@ -59,9 +62,7 @@ def play(server: str, address: str, target: Path) -> None:
             page.get_by_role("button", name="Sign in with Discord").click()
         page.get_by_text("The sign-in goes on in another tab.").wait_for()
         sign_in = opened.value
-        sign_in.set_viewport_size({"width": 1000, "height": 560})
         sign_in.get_by_role("button", name="Continue with Discord").wait_for()
-        sign_in.screenshot(path=target / "sign-in.png")
         sign_in.get_by_role("button", name="Continue with Discord").click()
         sign_in.get_by_role("button", name="Continue as Anna").click()
         page.get_by_label("The six letters").fill(sign_in.locator(".code").inner_text())
@@ -90,6 +91,10 @@ def play(server: str, address: str, target: Path) -> None:
         page.locator("#conflict[open] #theirs-when:not(:empty)").wait_for()
         watch.lap("two tabs went on, and the player is asked")
         page.screenshot(path=target / "choice.png")
+        page.set_viewport_size(README_WINDOW)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=target / "readme" / f"choice-{scheme}.png")
         browser.close()
 
 

@@ -3,6 +3,9 @@
 The pictures go to docs/images/pages, or to the folder named as argument, with a language behind it if not in English:
 `.venv/bin/python -m tests.e2e.screenshots /tmp/pages ar`. With `--all` it is every page of the galleries, in all its
 states, at three widths; these take some minutes and are not part of the repository.
+
+Without arguments it also draws two of the three pictures of the README, which have one height, into docs/images/readme.
+The third is of a game: `examples/garden/screenshots.py` draws it.
 """
 
 import re
@@ -24,7 +27,8 @@ from tests.e2e.test_pages import HERE, SCHEMES
 from tests.login import gallery as login_gallery
 from tests.login.gallery import RENDERER, Shown
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+FOLDER, README = IMAGES / "pages", IMAGES / "readme"
 PHONE = {"width": 390, "height": 640}
 WINDOWS = (PHONE, {"width": 768, "height": 1024}, {"width": 1280, "height": 800})
 DRAWN: Mapping[str, str] = {
@@ -64,6 +68,8 @@ DRAWN: Mapping[str, str] = {
     "owner-person": "person friend",
 }
 """Names of the pictures, and of the pages in the galleries."""
+IN_README: Mapping[str, str] = {"sign-in": "sign-in open", "account": "account"}
+README_WINDOW = {"width": 390, "height": 690}
 REDUCE = """async ([png, count]) => {
     const image = new Image();
     image.src = 'data:image/png;base64,' + png;
@@ -95,14 +101,33 @@ def pages() -> Mapping[str, Shown]:
 
 def draw(browser: Browser, target: Path, language: Language) -> None:
     """Write a picture of each page in each scheme."""
+    draw_pages(browser, target, language, DRAWN, PHONE, whole=True)
+
+
+def draw_pages(
+    browser: Browser,
+    target: Path,
+    language: Language,
+    names: Mapping[str, str],
+    window: Mapping[str, int],
+    *,
+    whole: bool,
+) -> None:
+    """Write a picture of each named page in each scheme: the whole page, or what is in the window."""
     shown = pages()
     for scheme in SCHEMES:
-        with browser.new_context(viewport=PHONE, color_scheme=scheme) as context:  # type: ignore[arg-type]
+        with browser.new_context(viewport=window, color_scheme=scheme) as context:  # type: ignore[arg-type]
             page, paper = context.new_page(), context.new_page()
-            for picture, name in DRAWN.items():
+            for picture, name in names.items():
                 load(page, shown[name].spoken(language))
-                png = page.screenshot(full_page=True, caret="hide")
+                png = page.screenshot(full_page=whole, caret="hide")
                 (target / f"{picture}-{scheme}.png").write_bytes(reduce(paper, png))
+
+
+def draw_readme(browser: Browser) -> None:
+    """Write the README's pictures of pages."""
+    README.mkdir(parents=True, exist_ok=True)
+    draw_pages(browser, README, Languages().get(ENGLISH.tag), IN_README, README_WINDOW, whole=False)
 
 
 def draw_all(
@@ -163,6 +188,8 @@ def main() -> None:
         chromium().later(lambda browser: write_all(browser, given.folder, language)).result()
     else:
         chromium().do(lambda browser: draw(browser, given.folder, language))
+    if given.folder == FOLDER:
+        chromium().do(draw_readme)
 
 
 def write_all(browser: Browser, target: Path, language: Language) -> None:

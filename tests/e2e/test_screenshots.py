@@ -1,10 +1,12 @@
 """The pictures of the pages below docs/images are complete, and small enough for a checkout."""
 
+import struct
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.pages.language import ENGLISH
 from tests.e2e.chromium import chromium
-from tests.e2e.screenshots import DRAWN, FOLDER, PHONE, draw_all, file_name, pages
+from tests.e2e.screenshots import DRAWN, FOLDER, IN_README, PHONE, README, README_WINDOW, draw_all, file_name, pages
 from tests.e2e.test_pages import SCHEMES
 
 PICTURES_BYTES = 2 * 1024**2
@@ -21,6 +23,16 @@ class ScreenshotTests(SynchronousTestCase):
             {picture.name for picture in pictures}, {f"{name}-{scheme}.png" for name in DRAWN for scheme in SCHEMES}
         )
         self.assertLess(sum(picture.stat().st_size for picture in pictures), PICTURES_BYTES)
+
+    def test_readme(self) -> None:
+        """The README's three pictures are as large as each other, in both schemes, and the README shows each."""
+        self.assertLessEqual(set(IN_README.values()), set(pages()))
+        names = {f"{name}-{scheme}.png" for name in {*IN_README, "choice"} for scheme in SCHEMES}
+        self.assertEqual({picture.name for picture in README.iterdir()}, names)
+        sizes = {struct.unpack(">II", picture.read_bytes()[16:24]) for picture in README.iterdir()}
+        self.assertEqual(sizes, {(README_WINDOW["width"], README_WINDOW["height"])})
+        text = (README.parents[2] / "README.md").read_text("utf-8")
+        self.assertEqual({name for name in names if f'="docs/images/readme/{name}"' not in text}, set())
 
     def test_all(self) -> None:
         """Every page of the galleries can be drawn, in all its states, and no picture replaces another one."""

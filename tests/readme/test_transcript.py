@@ -1,7 +1,9 @@
-"""The README: two commands, and a transcript that a newcomer can follow to the letter."""
+"""The two commands of the README, and the transcript of docs/developers/by-hand.md, which newcomers follow."""
 
 import os
 import re
+import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess, run
@@ -13,6 +15,7 @@ from tests.e2e.service import ROOT, Service
 from tests.support.covers import covers
 from tests.support.folders import unused_path
 
+README, PAGE = "README.md", "docs/developers/by-hand.md"
 PORT = "127.0.0.1:8080"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "-- next step --"
@@ -28,13 +31,13 @@ class Step(Struct, frozen=True):
         return re.fullmatch(re.escape(self.printed.strip()).replace(r"\.\.\.", ".+"), said.strip()) is not None
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Language and text of each fenced block of the README."""
-    return BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+def blocks(page: str = README) -> list[tuple[str, str]]:
+    """Return language and text of each fenced block of a page."""
+    return BLOCK.findall((ROOT / page).read_text("utf-8"))
 
 
 def steps() -> list[Step]:
-    return [Step(first, second) for (language, first), (_, second) in pairwise(blocks()) if language == "bash"]
+    return [Step(first, second) for (language, first), (_, second) in pairwise(blocks(PAGE)) if language == "bash"]
 
 
 def two_commands() -> list[str]:
@@ -87,9 +90,28 @@ class ReadmeTests(SynchronousTestCase):
         done = bash(f"{commands}\necho\n{question}", service.folder)
         self.assertEqual(done.stdout.splitlines()[-1], "text/plain", done.stderr)
 
-    def service(self) -> Service:
-        """A server in a folder of this test."""
-        service = Service(unused_path(self))
+    def test_waiting_for_approval(self) -> None:
+        """Where the owner approves newcomers, the transcript ends with the problem and the code for the owner."""
+        done = self.run_all(self.service({"mode": "local", "login": {"registration": "approval"}}))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, r"\Aplayer_pending: .+: \d{6}\n\Z")
+
+    def test_blocked(self) -> None:
+        """For a blocked player the transcript ends with that problem."""
+        service = self.service()
+        self.assertEqual(self.run_all(service).returncode, 0)
+        command = [sys.executable, "-m", "gamed", "--config", service.config, "--data", service.data]
+        run([*command, "players", "block", "anna"], cwd=ROOT, env={**os.environ, **service.environ}, check=True)
+        done = self.run_all(service)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, r"\Aplayer_blocked: .+\n\Z")
+
+    def run_all(self, service: Service) -> CompletedProcess[str]:
+        return bash("\n".join(step.commands for step in self.printed(service)), service.folder)
+
+    def service(self, config: Mapping[str, object] | None = None) -> Service:
+        """Return a running server in a folder of this test."""
+        service = Service(unused_path(self), config)
         self.addCleanup(service.close)
         return service.start()
 
