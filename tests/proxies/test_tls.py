@@ -41,3 +41,13 @@ class TlsTests(SynchronousTestCase):
                 code, said = shake_hands(proxy, version, WEAK)
                 self.assertNotEqual(code, 0, (proxy.name, said))
                 self.assertIn("alert protocol version", said, proxy.name)
+
+    def test_https_only(self) -> None:
+        """Each response tells browsers to use https for a year, those that the proxy gives itself, too."""
+        upstream = Upstream()
+        self.addCleanup(upstream.close)
+        for proxy in in_front(self, folder_of(self), upstream.address):
+            for path in ("/healthz", "/elsewhere"):
+                answer = proxy.ask("GET", path)
+                self.assertEqual(answer.headers.get("strict-transport-security"), "max-age=31536000", proxy.name)
+            self.assertEqual(proxy.ask("GET", "/elsewhere").status, 404, proxy.name)
