@@ -2,7 +2,7 @@
 
 The pages are written for GitHub and for readers of the checkout. mkdocs knows only docs/, and its Markdown needs a
 blank line before a list and four spaces before what belongs to an item. A link to a file that is not a page becomes
-plain text, because the site has no sources.
+plain text, because the site has no sources. The home page begins with the README's top.
 """
 
 import re
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 OUTSIDE = ("*.md", "bench/*.md", "clients/*.md", "clients/*/*.md", "examples/*/*.md")
 PLACE = "project"
 """The folder of the site for the pages outside of docs/."""
+LOOK = {"mark.svg": "gamed/pages/mark.svg", "site.css": ".ci/site.css"}
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^]]*\](?:\([^)]*\))?)*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 PICTURE = re.compile(r'(<(?:img|source) [^>]*?\b(?:src|srcset)=")(?!\w+:)([^"]+)(")')
 ITEM = re.compile(r"( *)(?:[-*]|\d+\.) ")
@@ -24,17 +25,24 @@ FENCE = re.compile(r" *```")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages outside of docs/."""
+    """Add the pages outside of docs/, and the look that the site shares with the server's pages."""
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, f"{PLACE}/{name}", content=path.read_text("utf-8")))
+    for name, source in LOOK.items():
+        files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Adapt the text of a page."""
-    return with_lists(with_links(markdown, page.file.src_uri, files))
+    uri = page.file.src_uri
+    text = with_links(markdown, uri, place_in_checkout(uri), files)
+    if uri == "README.md":
+        top = (ROOT / "README.md").read_text("utf-8").partition("\n## Read on\n")[0]
+        text = with_links(top, uri, "README.md", files) + "\n#" + text
+    return with_lists(text)
 
 
 def place_in_checkout(uri: str) -> str:
@@ -43,9 +51,12 @@ def place_in_checkout(uri: str) -> str:
     return path.relative_to(PLACE).as_posix() if path.parts[0] == PLACE else f"docs/{uri}"
 
 
-def with_links(markdown: str, uri: str, files: Files) -> str:
-    """Point each link at the site's page, or replace it by its text if the site does not have that file."""
-    folder = PurePosixPath(place_in_checkout(uri)).parent
+def with_links(markdown: str, uri: str, place: str, files: Files) -> str:
+    """Point each link at the site's page, or replace it by its text if the site does not have that file.
+
+    `uri` is the page of the site that shows the text, `place` the file in the checkout that has it.
+    """
+    folder = PurePosixPath(place).parent
 
     def target(match: re.Match[str]) -> str:
         mark, text, path, anchor = match[1], LINK.sub(target, match[2]), match[3], match[4] or ""
