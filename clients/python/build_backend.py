@@ -53,7 +53,7 @@ def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
     """Write the source archive into a folder; return its file name (PEP 517)."""
     project = _project()
     stem = f"gamed_client-{project['version']}"
-    files = {f"{stem}/{name}": (HERE / name).read_bytes() for name in SOURCES}
+    files = {f"{stem}/{name}": (HERE / name).read_bytes() for name in (*SOURCES, *_licences())}
     files[f"{stem}/PKG-INFO"] = _dist_info(project)["METADATA"]
     write_tar_gz(Path(sdist_directory) / f"{stem}.tar.gz", files)
     return f"{stem}.tar.gz"
@@ -90,15 +90,18 @@ def _project() -> dict[str, Any]:
 
 
 def _dist_info(project: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the files of `.dist-info` but RECORD (core metadata 2.1)."""
+    """Return the files of `.dist-info` but RECORD (core metadata 2.1, with a licence 2.4)."""
+    licence = project.get("license")
     lines = [
-        "Metadata-Version: 2.1",
+        f"Metadata-Version: {'2.4' if licence else '2.1'}",
         f"Name: {project['name']}",
         f"Version: {project['version']}",
         f"Summary: {project['description']}",
         f"Keywords: {','.join(project['keywords'])}",
         *(f"Classifier: {name}" for name in project["classifiers"]),
         f"Requires-Python: {project['requires-python']}",
+        *([f"License-Expression: {licence}"] if licence else []),
+        *(f"License-File: {name}" for name in _licences()),
     ]
     for extra, requirements in project["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
@@ -110,7 +113,13 @@ def _dist_info(project: Mapping[str, Any]) -> dict[str, bytes]:
         "WHEEL": WHEEL,
         "entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
         "top_level.txt": "".join(f"{name}\n" for name in MODULES).encode(),
+        **{f"licenses/{name}": (HERE / name).read_bytes() for name in _licences()},
     }
+
+
+def _licences() -> list[str]:
+    """Return the name of the file with the licence's text; none before one is chosen."""
+    return [path.name for path in HERE.glob("LICENSE")]
 
 
 def _digest(data: bytes) -> str:

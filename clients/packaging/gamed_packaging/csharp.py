@@ -5,7 +5,7 @@ from hashlib import md5
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from gamed_packaging.files import PackageError, contents, read, readme, require, write_tar_gz, write_zip
+from gamed_packaging.files import PackageError, contents, licence, read, readme, require, write_tar_gz, write_zip
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "csharp"
@@ -41,6 +41,7 @@ def make_nuget(out: Path) -> list[Path]:
         "_rels/.rels": RELATIONS.encode(),
         f"{NUGET}.nuspec": manifest.replace(b"$version$", semver(version()).encode()),
         "README.md": readme(FOLDER),
+        **licence(FOLDER),
         **{f"{COMPILED}/{name}": GENERATED + data for name, data in sources.items()},
     }
     path = out / f"{NUGET}.{semver(version())}.nupkg"
@@ -85,6 +86,7 @@ def make_unity(out: Path) -> list[Path]:
     files = {
         "package.json": json.dumps(manifest, indent=2).encode() + b"\n",
         "README.md": readme(component),
+        **licence(component),
         **{f"Runtime/{name}": data for name, data in (read(FOLDER, *SOURCES) | read(component, *names)).items()},
     }
     files |= {f"{name}.meta": _meta(name) for name in ("Runtime", *files)}

@@ -50,6 +50,11 @@ def readme(folder: Path) -> bytes:
     return "```".join(parts).encode()
 
 
+def licence(folder: Path) -> dict[str, bytes]:
+    """Return the text of the licence beside a client, under its name; nothing before one is chosen."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("LICENSE*"))}
+
+
 def contents(archive: Path) -> dict[str, bytes]:
     """Read all files of an archive; raise PackageError for a path or an entry that no package of ours has."""
     if archive.suffix in (".tgz", ".gz"):

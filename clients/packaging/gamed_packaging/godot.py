@@ -4,7 +4,7 @@ import configparser
 import re
 from pathlib import Path
 
-from gamed_packaging.files import PackageError, contents, load, read, readme, require, write_zip
+from gamed_packaging.files import PackageError, contents, licence, load, read, readme, require, write_zip
 from gamed_packaging.versions import CLIENTS, version
 
 ROOT = "addons/gamed/"
@@ -19,7 +19,7 @@ def make(generation: int, out: Path) -> list[Path]:
     scripts = (path.name for path in folder.glob("*.gd"))
     found = _generated(folder) if generation == 3 else read(folder, "plugin.cfg", *scripts)
     files = {name: data for name, data in found.items() if name not in NOT_SHIPPED}
-    files["README.md"] = readme(folder)
+    files |= {"README.md": readme(folder), **licence(folder)}
     path = out / f"gamed-godot{generation}-{version()}.zip"
     write_zip(path, {ROOT + name: files[name] for name in sorted(files)})
     return [path]

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gamed_packaging.files import PackageError, contents, read, readme, require, write_tar_gz
+from gamed_packaging.files import PackageError, contents, licence, read, readme, require, write_tar_gz
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "js"
@@ -16,7 +16,7 @@ def make(out: Path) -> list[Path]:
     """Write the package with the files that package.json lists."""
     files = read(FOLDER, "package.json")
     files |= read(FOLDER, *json.loads(files["package.json"])["files"])
-    files["README.md"] = readme(FOLDER)
+    files |= {"README.md": readme(FOLDER), **licence(FOLDER)}
     path = out / f"gamed-client-{semver(version())}.tgz"
     write_tar_gz(path, {f"package/{name}": files[name] for name in sorted(files)})
     return [path]

@@ -9,7 +9,7 @@ from email.parser import BytesParser
 from hashlib import sha256
 from pathlib import Path
 
-from gamed_packaging.files import PackageError, contents, load, readme, require
+from gamed_packaging.files import PackageError, contents, licence, load, readme, require
 from gamed_packaging.versions import CLIENTS, version
 
 FOLDER = CLIENTS / "python"
@@ -19,7 +19,7 @@ def make(out: Path) -> list[Path]:
     """Write both packages into a folder, as the build backend beside the client makes them."""
     sources = load(FOLDER / "build_backend.py").SOURCES
     with tempfile.TemporaryDirectory() as staged:
-        for name in sources:
+        for name in (*sources, *licence(FOLDER)):
             shutil.copy(FOLDER / name, staged)
         (Path(staged) / "README.md").write_bytes(readme(FOLDER))
         backend = load(Path(staged) / "build_backend.py")
