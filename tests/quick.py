@@ -100,6 +100,7 @@ ROWS = {
     "clients/build": "clients.packaging",
     "clients/texts.py": "clients.packaging clients.js tests.pages",
     "clients/python": f"{PYTHON_CLIENT} tests.support.python_client",
+    "debian": "tests.packaging.test_release tests.packaging.test_licences",
     "docs": "tests.test_guides",
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",
     "docs/protocol.md": "tests.contract clients.conformance.tests.test_runner",

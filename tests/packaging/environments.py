@@ -16,7 +16,7 @@ import twisted
 
 ROOT = Path(__file__).parents[2]
 TWISTED = Path(twisted.__file__).parent
-PARTS = ("setup.py", "pyproject.toml", "README.md", "gamed", "twisted", "etc")
+PARTS = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "gamed", "twisted", "etc")
 JUNK = ignore_patterns("__pycache__", "*.egg-info", "dropin.cache")
 PIP = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--quiet")
 
@@ -27,7 +27,7 @@ def checkout(folder: Path) -> Path:
         source = ROOT / part
         if source.is_dir():
             copytree(source, folder / part, ignore=JUNK)
-        else:
+        elif source.exists():  # LICENSE is not there before one is chosen
             folder.mkdir(parents=True, exist_ok=True)
             copy(source, folder / part)
     return folder

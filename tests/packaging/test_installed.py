@@ -129,12 +129,14 @@ class WheelTests(SynchronousTestCase):
         """The wheel's version is the package's."""
         self.assertEqual(built().name.split("-")[1], gamed.__version__)
 
-    def test_no_licence(self) -> None:
-        """The metadata state that no licence has been given yet; no classifier or expression names one."""
+    def test_licence(self) -> None:
+        """The metadata state the licence, or that none has been given yet; no classifier names one."""
         with ZipFile(built()) as archive:
             [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
             text = archive.read(name).decode()
-        self.assertEqual(re.findall(r"(?mi)^(?:license.*|classifier: license.*)$", text), ["License: none given yet"])
+        chosen = re.findall(r'(?m)^    license_expression="(.+)",$', (ROOT / "setup.py").read_text("utf-8"))
+        lines = [f"License-Expression: {chosen[0]}", "License-File: LICENSE"] if chosen else ["License: none given yet"]
+        self.assertEqual(re.findall(r"(?mi)^(?:license.*|classifier: license.*)$", text), lines)
 
 
 class SourceArchiveTests(SynchronousTestCase):
