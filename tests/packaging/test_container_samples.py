@@ -93,7 +93,7 @@ class ContainerSamplesTests(SynchronousTestCase):
         self.assertIn('get_path("stdlib")', steps[1])
 
     def test_quadlet(self) -> None:
-        """Quadlet starts what compose does: images, commands, mounts, ports and health check; each volume has a file."""
+        """Quadlet starts what compose does: images, commands, mounts, ports, health check; each volume has a file."""
         services = compose()["services"]
         volumes = set()
         for name, file in (("gamed", "gamed.container"), ("caddy", "gamed-caddy.container")):

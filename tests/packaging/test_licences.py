@@ -1,4 +1,4 @@
-"""The page of licences is what the metadata of the pinned libraries state; gamed's own licence is the same everywhere."""
+"""The page of licences is what the metadata of the pinned libraries state; gamed's licence is the same everywhere."""
 
 import json
 import re
@@ -33,9 +33,7 @@ def stated(root: Path) -> dict[str, set[str | None]]:
         for file in (root / folder).rglob("*")
         if file.suffix in SUFFIXES and not {"tests", "node_modules", "dist"} & {*file.relative_to(root).parts}
     ]
-    headers = {
-        found[1] if (found := HEADER.search(file.read_text("utf-8"))) else None for file in sources if _own(file)
-    }
+    headers = {line[1] if (line := HEADER.search(file.read_text("utf-8"))) else None for file in sources if _own(file)}
     return {
         "README": found("README.md", r"gamed's licence is \[(.+?)\]\(LICENSE\)\."),
         "page": found("docs/internals/licences.md", r"gamed's licence is (.+?), whose text"),

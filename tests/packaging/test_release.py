@@ -3,6 +3,7 @@
 import re
 import subprocess
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -53,7 +54,7 @@ class DebianTests(SynchronousTestCase):
         [line] = re.findall(r"(?m)^debian=\$\(sed .+$", (ROOT / ".ci/deb").read_text("utf-8"))
         printed = [run(ROOT, "bash", "-c", f"version={each}; {line}; echo $debian").stdout.strip() for each in VERSIONS]
         self.assertEqual(printed[3], "1.0.0~rc1")
-        for older, newer in zip(printed, printed[1:], strict=False):
+        for older, newer in pairwise(printed):
             compared = run(ROOT, "dpkg", "--compare-versions", f"{older}+deb12", "lt", f"{newer}+deb12")
             self.assertEqual(compared.returncode, 0, (older, newer))
         compared = run(ROOT, "dpkg", "--compare-versions", "1.0.0~rc1+deb12", "lt", "1.0.0~rc1+deb13")
@@ -64,7 +65,7 @@ class DebianTests(SynchronousTestCase):
         rules = (ROOT / "debian/rules").read_text("utf-8")
         units = re.search(r"for unit in (.+?); do", rules)
         assert units is not None
-        named = [f"etc/systemd/{unit}" for unit in units[1].split()] + re.findall(r"\betc/[\w./-]*\w", rules)
+        named = [f"etc/systemd/{unit}" for unit in units[1].split()] + re.findall(r"(?<!/)\betc/[\w./-]*\w", rules)
         missing = [path for path in named if not (ROOT / path).exists()]
         self.assertEqual([path for path in missing if path != "etc/systemd"], [])
         for script in ("postinst", "prerm", "postrm"):
