@@ -277,7 +277,7 @@ class Forms(BrowserCase):
         self.serve()
         game, browser = self.game(), self.new_browser()
         form = browser.get(game.url).form("/local")
-        turns = self.server.passwords.hasher._free
+        turns = self.server.passwords.hasher._threads._free
         for _ in range(AT_ONCE + QUEUED):
             turns.acquire()
         page = browser.post(form, {"name": "Anna", "password": "correct horse"})
