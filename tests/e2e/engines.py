@@ -48,6 +48,11 @@ FIND = """(kind, name) => {
 """Return the visible button, link or field with these words, else the first whose words begin with them."""
 CENTRE = "arguments[0].scrollIntoView({ block: 'center' })"
 """WebKit's driver does not scroll to an element that is just below the window, and then refuses to click it."""
+HEAR = "(at, e) => { window.pressing = at; window.heard = 0; e.addEventListener('click', () => { window.heard = at }) }"
+HEARD = "at => window.pressing !== at || window.heard === at"
+"""Whether the element was clicked, or its page has been left since."""
+TRIES, CLICK_SECONDS = 3, 5.0
+TYPED = "() => [...document.querySelectorAll('input:not([type=hidden])')].map(e => `${e.name}=${e.value}`).join(' ')"
 LEAVE = "at => { window.left = at }"
 ARRIVED = "at => window.left !== at && document.readyState === 'complete'"
 PARTS = {".part", ".wkdownload"}
@@ -120,8 +125,8 @@ class Engine(ABC):
             except self.interrupted:
                 pass
             if time.monotonic() > limit:
-                shown = self.evaluate("() => document.body.innerText")
-                raise AssertionError(f"not within {WAIT_SECONDS:.0f} s: {what}\n{shown}")
+                shown, typed = self.evaluate("() => document.body.innerText"), self.evaluate(TYPED)
+                raise AssertionError(f"{shown}\n{typed}\nnot within {WAIT_SECONDS:.0f} s: {what}")
             time.sleep(POLL_SECONDS)
 
     def wait_for(self, text: str) -> None:
@@ -415,14 +420,32 @@ class WebKitEngine(Engine):
         return self._driver.execute_script(f"return ({script})(...arguments)", *values)
 
     def click(self, kind: str, name: str) -> None:
-        found = self._element(kind, name)
-        self._driver.execute_script(CENTRE, found)
-        found.click()
+        """Click it, and again if no click reached it: on a busy machine the driver may click beside what moves."""
+        at = time.monotonic()
+        for _ in range(TRIES):
+            found = self._element(kind, name)
+            self._driver.execute_script(CENTRE, found)
+            self._driver.execute_script(f"({HEAR})(...arguments)", at, found)
+            found.click()
+            limit = time.monotonic() + CLICK_SECONDS
+            while time.monotonic() < limit:
+                try:
+                    if self.evaluate(HEARD, at):
+                        return
+                except self.interrupted:
+                    return
+                time.sleep(POLL_SECONDS)
+        raise EngineError(f"no click reached {name}")
 
     def type(self, label: str, text: str) -> None:
+        """Type it, and again if not every key reached the field; the driver loses some on a busy machine."""
         field = self._element("field", label)
-        field.send_keys(Keys.CONTROL, "a")
-        field.send_keys(text)
+        for _ in range(TRIES):
+            field.send_keys(Keys.CONTROL, "a")
+            field.send_keys(text)
+            if str(field.get_property("value")).casefold() == text.casefold():
+                return
+        raise EngineError(f"{label} has {field.get_property('value')!r} after {text!r}")
 
     def download(self, name: str) -> tuple[str, bytes]:
         return self._download_into(self._downloads, name)

@@ -148,13 +148,26 @@ class Tabs:
         def heard(line: str) -> None:
             value = json.loads(line)
             if "write" in value:
-                write_files(value["write"], value["files"])
+                try:
+                    write_files(value["write"], value["files"])
+                except OSError as e:  # the scenario has ended, and its folder with it
+                    tell(f"not written: {e}")
             else:
-                with contextlib.suppress(OSError):  # the driver was killed
-                    connection.sendall(line.encode() + b"\n")
+                tell(line)
+
+        def tell(line: str) -> None:
+            with contextlib.suppress(OSError):  # the driver was killed
+                connection.sendall(line.encode() + b"\n")
 
         with connection, connection.makefile("rb") as lines:
-            self._open[connection], session = self._browser.tab(heard)
+            try:
+                self._open[connection], session = self._browser.tab(heard)
+            except (OSError, RuntimeError, TimeoutError) as e:
+                tell(f"no tab: {e!r}")
+                with self._changed:
+                    del self._open[connection]
+                    self._changed.notify_all()
+                return
             for line in lines:
                 self._close_ended()
                 expression = f"gamedCommand({json.dumps(line.decode())})"
@@ -229,18 +242,38 @@ def serve(name: str) -> None:
 
 def forward(name: str) -> None:
     """Be a driver: pass lines between standard input and output and a tab."""
-    connection = connected(name)
+    connection, lines = greeted(name)
 
-    def copy(source: BinaryIO) -> None:
-        for line in source:
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
+    def copy() -> None:
+        for line in lines:
+            say(line)
         os._exit(1)
 
-    threading.Thread(target=copy, args=(connection.makefile("rb"),), daemon=True).start()
+    threading.Thread(target=copy, daemon=True).start()
     for line in sys.stdin.buffer:
         connection.sendall(line)
     os._exit(0)
+
+
+def greeted(name: str) -> tuple[socket.socket, BinaryIO]:
+    """Connect to a tab that has said hello. The browser may be ending, or may have ended, as the first driver comes."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        connection = connected(name)
+        lines = connection.makefile("rb")
+        with contextlib.suppress(OSError):
+            for line in lines:
+                say(line)
+                if line.startswith(b"{"):
+                    return connection, lines
+        if time.monotonic() > end:
+            raise OSError("no tab said hello")
+        connection.close()
+
+
+def say(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def connected(name: str) -> socket.socket:
