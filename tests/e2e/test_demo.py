@@ -15,31 +15,29 @@ from tests.e2e.other_origin import installed
 
 SIDES = ("mine", "theirs")
 AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"
-HOLD_MS = 2500
-HOLD = """async (milliseconds) => {
+HOLD = """async () => {
   const found = (await indexedDB.databases()).find(({ name }) => name.includes("/tab-1/"))
   const database = await new Promise((resolve) => {
     const opening = indexedDB.open(found.name)
     opening.onsuccess = () => resolve(opening.result)
   })
   const names = [...database.objectStoreNames]
-  const until = Date.now() + milliseconds
+  window.held = true
   const read = (transaction) => {
-    if (Date.now() > until) return database.close()
+    if (!window.held) return database.close()
     transaction.objectStore(names[0]).count().onsuccess = () => read(transaction)
   }
   read(database.transaction(names, "readwrite"))
 }"""
-"""Keeps the transactions of the tab's saves waiting for so long."""
-STATES = """(milliseconds) => new Promise((resolve) => {
-  const seen = new Set()
-  const until = Date.now() + milliseconds
-  const look = () => {
-    seen.add(document.querySelector("#state").textContent)
-    Date.now() > until ? resolve([...seen]) : setTimeout(look, 20)
-  }
-  look()
-})"""
+"""Keeps the transactions of the tab's saves waiting until RELEASE."""
+RELEASE = "() => { window.held = false }"
+WATCH = """() => {
+  const state = document.querySelector("#state")
+  window.states = []
+  new MutationObserver(() => window.states.push(state.textContent)).observe(state, { childList: true })
+}"""
+"""Records each text that the page shows as the state of the save from now on."""
+WATCHED_MS = 1000
 SERVED = ("--static", "examples/garden", "--static", "clients/js", "--assets", "examples/garden/assets")
 
 
@@ -150,10 +148,12 @@ class DemoTests(CommandTestCase):
         self.sign_in(tab)
         self.press(tab, 1)
         self.says(tab, "Saved")
-        self.does(lambda: tab.evaluate(HOLD, HOLD_MS))
+        self.does(lambda: tab.evaluate(HOLD))
+        self.does(lambda: tab.evaluate(WATCH))
         self.press(tab, 2)
-        seen = self.does(lambda: tab.evaluate(STATES, HOLD_MS - 500))
-        self.assertEqual(seen, ["Saving"])
+        self.does(lambda: tab.wait_for_timeout(WATCHED_MS))
+        self.assertEqual(self.does(lambda: tab.evaluate("() => window.states")), ["Saving"])
+        self.does(lambda: tab.evaluate(RELEASE))
         self.says(tab, "Saved")
         self.assertEqual(self.errors, [])
 
