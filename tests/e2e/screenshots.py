@@ -5,7 +5,7 @@ The pictures go to docs/images/pages, or to the folder named as argument, with a
 states, at three widths; these take some minutes and are not part of the repository.
 
 Without arguments it also draws two of the three pictures of the README, which have one height, into docs/images/readme.
-The third is of a game: `examples/garden/screenshots.py` draws it.
+The third is of a game: `examples/screenshots.py` draws it.
 """
 
 import re
