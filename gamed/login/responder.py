@@ -1,6 +1,6 @@
 """The pages of all browser routes: what surrounds them, their language, redirects, and the pages of errors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -32,6 +32,8 @@ from gamed.sessions.problems import SESSION_ERRORS
 from gamed.timestamps import Now
 
 LANGUAGE: Final = "/auth/language"
+Pause = Callable[[], Awaitable[None]]
+"""Waits for the next turn of the reactor."""
 
 
 class PageResponder(Struct, frozen=True):
@@ -66,18 +68,36 @@ class PageResponder(Struct, frozen=True):
         request.setHeaders(self.renderer.headers)
         return self.render(request, shown, at)
 
+    async def page_in_turns(
+        self, request: Request, status: int, shown: Page, pause: Pause, *, at: str | None = None
+    ) -> bytes:
+        """Return the page as page() does, with pauses for other requests: 50 rows take 4 to 8 ms of the thread."""
+        request.setResponseCode(status)
+        request.setHeaders(self.renderer.headers)
+        parts = []
+        try:
+            for part in self.renderer.parts(shown, self._frame(request, at), self.language(request)):
+                parts.append(part)
+                await pause()
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
+        return b"".join(parts)
+
     def render(self, request: Request, shown: Page, at: str | None = None) -> bytes:
         """Return the page; set the status to 500 if its template fails."""
+        try:
+            return self.renderer.render(shown, self._frame(request, at), self.language(request))
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
+
+    def _frame(self, request: Request, at: str | None) -> Frame:
         place = place_of(request.head.path, request.head.query) if at is None else place_of(at)
         choices: Sequence[LanguageChoice] = ()
         if place is not None:
             choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.languages.names]
-        frame = Frame(self.server, request.request_id, self.now_ms(), choices)
-        try:
-            return self.renderer.render(shown, frame, self.language(request))
-        except PageFailed as e:
-            request.setResponseCode(500)
-            return e.plain
+        return Frame(self.server, request.request_id, self.now_ms(), choices)
 
     @property
     def language_cookie(self) -> str:

@@ -119,7 +119,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
         named = await reads.named(merging[:100]) if merging else None
         own = await self.responder.own(request, visit)
         shown = site_views.people_page(own, found, wanted=wanted[:64], merging=named)
-        return self.responder.page(request, shown, at="")
+        return await self.responder.page(request, shown, at="")
 
     def _fields(self, request: Request) -> Mapping[str, str]:
         guard = self.responder.account.guard
@@ -183,7 +183,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
         of_heir = await reads.named(heir) if heir else None
         own = await self.responder.own(act.request, act.visit)
         shown = site_views.ask_page(own, named, of_heir, sentences.CODES[error.check])
-        return self.responder.page(act.request, shown, 403, at="")
+        return await self.responder.page(act.request, shown, 403, at="")
 
     async def _invite(self, act: OwnerAct) -> bytes:
         name = act.fields.get("name", "")
@@ -194,7 +194,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
             typed = {"name": name[:64], "days": act.fields.get("days", "")[:3]}
             own = await self.responder.own(act.request, act.visit)
             shown = site_views.invites_page(own, found, typed=typed, error=sentences.INVITE_UNUSABLE)
-            return self.responder.page(act.request, shown, 400, at="")
+            return await self.responder.page(act.request, shown, 400, at="")
         return await self._link(act, link, f"{INVITE}/{link.token}", name.strip())
 
     async def _link(self, act: OwnerAct, link: NewLink, path: str, name: str, *, reset: bool = False) -> bytes:
@@ -203,7 +203,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
         path, size = await self.in_thread(partial(qr_path, url))
         shown = ShownInvite(url, path, size, link.expires_ms, name or None)
         own = await self.responder.own(act.request, act.visit)
-        return self.responder.page(act.request, site_views.link_page(own, shown, reset=reset), at="")
+        return await self.responder.page(act.request, site_views.link_page(own, shown, reset=reset), at="")
 
     async def _revoke_invite(self, act: OwnerAct) -> bytes:
         await self.service.end_invite(act.caller, act.fields.get("invite", "")[:100])

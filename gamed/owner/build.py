@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 
 from gamed.account.responder import AccountResponder
@@ -61,7 +62,13 @@ def build_owner(
     store = ActStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
     reads = OwnerReads(reads=databases.reads, keys=context.keys, now_ms=now_ms, limits=settings.game.saves)
     labels = {name: provider.label for name, provider in context.config.providers.items()}
-    responder = OwnerResponder(account=account, names=account.services.page.store, reads=reads, labels=labels)
+    responder = OwnerResponder(
+        account=account,
+        names=account.services.page.store,
+        reads=reads,
+        labels=labels,
+        pause=partial(deferLater, context.reactor, 0, lambda: None),
+    )
     service = OwnerService(
         store=store,
         databases=databases,

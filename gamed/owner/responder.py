@@ -18,7 +18,7 @@ from gamed.database import errors as database_errors
 from gamed.http.problems import ErrorTable, Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
-from gamed.login.responder import see_other
+from gamed.login.responder import Pause, see_other
 from gamed.login.sentences import PREFETCH, TITLES, Place
 from gamed.owner import model, site_views
 from gamed.owner import site_sentences as sentences
@@ -80,6 +80,7 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
     names: AccountPageStore
     reads: OwnerReads
     labels: Mapping[str, str]
+    pause: Pause
 
     async def enter(self, request: Request) -> BrowserVisit:
         """Return the owner's visit; raise NotTheOwner, or SessionError for a browser that is not signed in."""
@@ -103,8 +104,8 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
         shown = Visit(guard.field(guard.cookie(request) or ""), player_id, names.display or names.account, done)
         return OwnerFrame(shown, self.labels, not visit.caller.verified)
 
-    def page(self, request: Request, shown: Page, status: int = 200, *, at: str | None = None) -> bytes:
-        return self.account.pages.page(request, status, shown, at=at)
+    async def page(self, request: Request, shown: Page, status: int = 200, *, at: str | None = None) -> bytes:
+        return await self.account.pages.page_in_turns(request, status, shown, self.pause, at=at)
 
     def done(self, request: Request, notice: str, path: str) -> bytes:
         """Redirect to a page, which shows a notice once."""
@@ -131,7 +132,8 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
         title = TITLES[404] if status == 404 and request.head.method == "GET" else None
         label = sentences.BACK if path == HOME or "/people/" not in path else sentences.BACK_TO_PERSON
         filled = Text(sentence.source, {"command": command}) if "{command}" in sentence.source else sentence
-        return self.page(request, site_views.failure_page(filled, title=title, way=Way(label, path)), status)
+        shown = site_views.failure_page(filled, title=title, way=Way(label, path))
+        return self.account.pages.page(request, status, shown)
 
 
 class HasOwnerResponder(Protocol):

@@ -62,7 +62,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         days = await reads.figures()
         own = await self.responder.own(request, visit)
         shown = site_views.now_page(own, report, self.started_ms, self.backup_seconds, days)
-        return self.responder.page(request, shown)
+        return await self.responder.page(request, shown)
 
     @app.route("/auth/owner/people", methods=["GET"])
     async def show_owner_people(self, request: Request) -> bytes:
@@ -70,7 +70,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         after = id_after(read_query(request).get(AFTER))
         found = await self.responder.reads.people(after)
         shown = site_views.people_page(await self.responder.own(request, visit), found, after=after)
-        return self.responder.page(request, shown)
+        return await self.responder.page(request, shown)
 
     @app.route("/auth/owner/people/<string:player_id>", methods=["GET"])
     async def show_owner_person(self, request: Request, player_id: str) -> bytes:
@@ -78,9 +78,8 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         reads = self.responder.reads
         details = await reads.person(_person(player_id))
         names = await reads.names(details.activity)
-        return self.responder.page(
-            request, site_views.person_page(await self.responder.own(request, visit), details, names)
-        )
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.person_page(own, details, names))
 
     @app.route("/auth/owner/people/<string:player_id>/erase", methods=["GET"])
     async def ask_before_erasure(self, request: Request, player_id: str) -> bytes:
@@ -90,7 +89,8 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         named = await self.responder.reads.named(_person(player_id))
         if named.player.owner:
             raise OwnerProtected("players erase")
-        return self.responder.page(request, site_views.ask_page(await self.responder.own(request, visit), named, None))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.ask_page(own, named, None))
 
     @app.route("/auth/owner/people/<string:player_id>/merge", methods=["GET"])
     async def choose_heir(self, request: Request, player_id: str) -> bytes:
@@ -101,7 +101,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
             raise OwnerProtected("players merge")
         found = await self.responder.reads.people(after)
         own = await self.responder.own(request, visit)
-        return self.responder.page(request, site_views.people_page(own, found, merging=named, after=after))
+        return await self.responder.page(request, site_views.people_page(own, found, merging=named, after=after))
 
     @app.route("/auth/owner/people/<string:player_id>/merge/<string:heir_id>", methods=["GET"])
     async def ask_before_merge(self, request: Request, player_id: str, heir_id: str) -> bytes:
@@ -110,14 +110,16 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         named, heir = [await self.responder.reads.named(_person(each)) for each in (player_id, heir_id)]
         if named.player.owner or heir.player.owner:
             raise OwnerProtected("players merge")
-        return self.responder.page(request, site_views.ask_page(await self.responder.own(request, visit), named, heir))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.ask_page(own, named, heir))
 
     @app.route("/auth/owner/invites", methods=["GET"])
     async def show_owner_invites(self, request: Request) -> bytes:
         visit = await self._enter(request)
         match = _match(_INVITE_PLACE, read_query(request).get(AFTER))
         found = await self.responder.reads.invites(None if match is None else (int(match[0]), match[1]))
-        return self.responder.page(request, site_views.invites_page(await self.responder.own(request, visit), found))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.invites_page(own, found))
 
     @app.route("/auth/owner/activity", methods=["GET"])
     async def show_owner_activity(self, request: Request) -> bytes:
@@ -127,7 +129,7 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         chosen = _filter(query)
         found = await self.responder.reads.events(chosen, None if match is None else (int(match[0]), int(match[1])))
         own = await self.responder.own(request, visit)
-        return self.responder.page(request, site_views.activity_page(own, found, chosen.name))
+        return await self.responder.page(request, site_views.activity_page(own, found, chosen.name))
 
     @app.route("/auth/owner/saves", methods=["GET"])
     async def show_owner_saves(self, request: Request) -> bytes:
@@ -136,14 +138,16 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
             totals = await self.responder.reads.totals()
         except DatabaseError:
             totals = None
-        return self.responder.page(request, site_views.saves_page(await self.responder.own(request, visit), totals))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.saves_page(own, totals))
 
     @app.route("/auth/owner/saves/<string:player_id>", methods=["GET"])
     async def show_owner_slots(self, request: Request, player_id: str) -> bytes:
         visit = await self._enter(request)
         after = _slot(read_query(request).get(AFTER))
         found = await self.responder.reads.saves(_person(player_id), after)
-        return self.responder.page(request, site_views.slots_page(await self.responder.own(request, visit), found))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.slots_page(own, found))
 
     @app.route("/auth/owner/saves/<string:player_id>/<text:slot>", methods=["GET"])
     async def show_owner_slot(self, request: Request, player_id: str, slot: str) -> bytes:
@@ -156,13 +160,14 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         except PersonGone:
             named = None
         own = await self.responder.own(request, visit)
-        return self.responder.page(request, site_views.slot_page(own, person, named, listed, sides))
+        return await self.responder.page(request, site_views.slot_page(own, person, named, listed, sides))
 
     @app.route("/auth/owner/files", methods=["GET"])
     async def show_owner_files(self, request: Request) -> bytes:
         visit = await self._enter(request)
         found = await self.files.overview()
-        return self.responder.page(request, site_views.files_page(await self.responder.own(request, visit), found))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.files_page(own, found))
 
     @app.route("/auth/owner/backups", methods=["GET"])
     async def show_owner_backups(self, request: Request) -> bytes:
@@ -170,13 +175,14 @@ class OwnerSiteRoutes(Component, frozen=True, kw_only=True):
         state = await self.backups.state()
         too_old = await self.reporter.backup_too_old(self.backup_seconds)
         own = await self.responder.own(request, visit)
-        return self.responder.page(request, site_views.backups_page(own, state, too_old=too_old))
+        return await self.responder.page(request, site_views.backups_page(own, state, too_old=too_old))
 
     @app.route("/auth/owner/time", methods=["GET"])
     async def show_owner_time(self, request: Request) -> bytes:
         visit = await self._enter(request)
         days = await self.responder.reads.figures()
-        return self.responder.page(request, site_views.time_page(await self.responder.own(request, visit), days))
+        own = await self.responder.own(request, visit)
+        return await self.responder.page(request, site_views.time_page(own, days))
 
     async def _enter(self, request: Request) -> BrowserVisit:
         visit = await self.responder.enter(request)

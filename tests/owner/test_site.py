@@ -20,7 +20,7 @@ from tests.account.page_fixtures import HOME as ACCOUNT
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, MACHINE, SiteCase
-from tests.support.http import Answer
+from tests.support.http import Answer, request_bytes
 from tests.support.stores import sqlite_files
 
 BY = f"owner:{ANNA}"
@@ -171,6 +171,52 @@ class NowTests(SiteCase):
         page = self.open("/time")
         self.assertIn("svg", page.tags)
         self.assertIn("Each day", page.text)
+
+
+class TurnTests(SiteCase):
+    def rendered(self, path: str) -> int:
+        """Ask for a page; return how often the reactor did other work before the answer."""
+        connection = self.browser.site.connect()
+        request = request_bytes("GET", f"{HOME}{path}", {"Cookie": f"__Host-ga={self.browser.token}"})
+        turns: list[float] = []
+
+        def other_work() -> None:
+            if not connection.transport.value():
+                turns.append(self.server.clock.seconds())
+                self.server.clock.callLater(0, other_work)
+
+        self.server.clock.callLater(0, other_work)
+        connection.send(request)
+        self.assertEqual(connection.answer.status, 200)
+        return len(turns)
+
+    def test_turns(self) -> None:
+        """While a page of many rows is rendered, the reactor does other work after every few rows."""
+        for number in range(AT_ONCE):
+            self.add(f"ply_{number:022d}", f"player{number}", code=f"{number:06d}")
+        self.begin()
+        for path in ("", "/people"):
+            self.assertGreater(self.rendered(path), 6, path)
+
+    def test_activity(self) -> None:
+        """So it is on a page of events, whose rows are macros."""
+        self.begin()
+        few = self.rendered("/activity")
+        for number in range(AT_ONCE):
+            self.add(f"ply_{number:022d}")
+            self.act(self.open(f"/people/ply_{number:022d}").form("/block"))
+        self.assertGreater(self.rendered("/activity"), few)
+
+    def test_leaving(self) -> None:
+        """A browser that leaves while its page is rendered ends that, and the server logs no error."""
+        self.begin()
+        connection = self.browser.site.connect()
+        cookie = {"Cookie": f"__Host-ga={self.browser.token}"}
+        connection.channel.dataReceived(request_bytes("GET", f"{HOME}/people", cookie))
+        self.browser.site.watched(connection.leave)
+        self.server.clock.advance(0)
+        self.assertEqual(connection.transport.value(), b"")
+        self.assertEqual(self.open("/people").status, 200)
 
 
 class PeopleTests(SiteCase):
