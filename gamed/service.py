@@ -39,8 +39,8 @@ from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.stored_events import StoringAuditLog
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
-from gamed.owner.backups import MakeBackup
-from gamed.owner.build import build_figures, build_owner, no_backup
+from gamed.owner.backups import BackupMaker
+from gamed.owner.build import NO_BACKUPS, build_figures, build_owner
 from gamed.owner.figures import FIGURES_SECONDS
 from gamed.owner.report import MachineReport, OwnerReporter, read_machine, versions
 from gamed.saves.build import build_saves, build_waits
@@ -77,7 +77,7 @@ class GamedService(MultiService):
         settings: Settings,
         manager: SystemdNotifier,
         give_up: Callable[[], None],
-        make_backup: MakeBackup = no_backup,
+        maker: BackupMaker = NO_BACKUPS,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         instance_id = token_bytes(4).hex()
@@ -118,7 +118,7 @@ class GamedService(MultiService):
         self._reporter = OwnerReporter(
             databases, context.keys, now_ms, self._look_at_machine, reactor, versions(self._store)
         )
-        self._make_backup = make_backup
+        self._maker = maker
         self._access_log = _new_access_log(context, counters)
         self._figures = build_figures(context, self._access_log.tally)
         self._server = build_server(
@@ -206,7 +206,7 @@ class GamedService(MultiService):
             self._account.removals,
             self._account.revoked,
             self._reporter,
-            make_backup=self._make_backup,
+            maker=self._maker,
         )
         return (
             PublicRoutes(
@@ -359,16 +359,14 @@ def build_service(
     settings: Settings,
     manager: SystemdNotifier | None = None,
     give_up: Callable[[], None] | None = None,
-    make_backup: MakeBackup = no_backup,
+    maker: BackupMaker = NO_BACKUPS,
 ) -> IService:
     """Return the whole service; it opens ports and starts threads only when it is started.
 
-    `give_up` is called instead of reactor.stop() when only an operator can help; `make_backup` does what the command
-    does, for the owner's page.
+    `give_up` is called instead of reactor.stop() when only an operator can help; `maker` makes the backups of
+    the owner's page.
     """
-    service: IService = GamedService(
-        reactor, settings, manager or SystemdNotifier(), give_up or reactor.stop, make_backup
-    )
+    service: IService = GamedService(reactor, settings, manager or SystemdNotifier(), give_up or reactor.stop, maker)
     return service
 
 

@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, suppress
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from twisted.application.service import IService
@@ -41,6 +41,10 @@ from gamed.config.settings import Intervals, LogFormat, Settings
 from gamed.gc_pause import gc_paused
 from gamed.open_files import RESERVED_FILES, allow_files
 from gamed.ops.systemd import SystemdNotifier
+
+if TYPE_CHECKING:
+    from gamed.database.backup_format import BackupProgress
+    from gamed.owner.backups import BackupMaker
 
 _locks: list[Lock] = []
 """The locks of this process, which it has until it ends."""
@@ -178,7 +182,7 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         settings = replace(settings, log_format=serve.log_format, intervals=serve.intervals)
         service: IService = build_service(
-            reactor, settings, notifier, partial(_give_up, reactor), partial(_back_up, settings, serve.opened.places)
+            reactor, settings, notifier, partial(_give_up, reactor), _backup_maker(settings, serve.opened.places)
         )
         stop_reactor_on_signals(reactor)
         return service
@@ -218,11 +222,23 @@ def _give_up(reactor: Any) -> None:
         reactor.stop()
 
 
-def _back_up(settings: Settings, places: paths.Paths, folder: Path) -> str | None:
-    """Make a backup for the owner's page; see gamed.owner.backups.MakeBackup."""
-    from gamed.cli.data.backup import back_up  # late: a start needs none of it
+def _backup_maker(settings: Settings, places: paths.Paths) -> "BackupMaker":
+    """Return what makes the backups of the owner's page."""
+    from gamed.owner.backups import BackupMaker  # late: with the service
 
-    return back_up(settings.config, replace(places, data=settings.data), folder)
+    where = replace(places, data=settings.data)
+
+    def make(folder: Path) -> str | None:
+        from gamed.cli.data.backup import back_up  # late: a start needs none of it
+
+        return back_up(settings.config, where, folder)
+
+    def progress(folder: Path) -> "BackupProgress | None":
+        from gamed.cli.data.backup import read_progress
+
+        return read_progress(settings.config, where, folder)
+
+    return BackupMaker(make, progress)
 
 
 def _prepare(

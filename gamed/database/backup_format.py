@@ -98,6 +98,17 @@ class BackupManifest(Struct, frozen=True, kw_only=True):
         return {"format": FORMAT, **to_builtins(self)}
 
 
+class BackupProgress(Struct, frozen=True):
+    """The bytes that a backup has copied, and those that it has to; None for a dump, which is compressed."""
+
+    copied: int
+    whole: int | None
+
+    @property
+    def percent(self) -> int | None:
+        return None if self.whole is None else min(100, self.copied * 100 // max(1, self.whole))
+
+
 def stamp(now_ms: int) -> str:
     """Return the time in UTC to the second, as `20261121T195400Z`."""
     return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}"

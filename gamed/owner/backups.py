@@ -3,19 +3,20 @@
 The copies stay on the host: no route sends one, and the page names no path that a browser could ask for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
 from twisted.internet import defer
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.backup_format import MANIFEST, BackupError, is_backup, parse_manifest
+from gamed.database.backup_format import MANIFEST, BackupError, BackupProgress, is_backup, parse_manifest
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
@@ -34,11 +35,18 @@ FOLDER_SECONDS: Final = 3
 """How long a page waits for the folder; a share that does not respond must not hold up the rest of the page."""
 PROBLEM_CHARACTERS: Final = 500
 FAILED = "The backup failed. The log of the server has the reason."
-MakeBackup = Callable[[Path], str | None]
-"""Makes a backup in a folder, as `gamed backup` does; blocks, and returns why there is none."""
 InThread = Callable[[Callable[[], Any]], Deferred[Any]]
 T = TypeVar("T")
 _log = EventLog(Logger())
+
+
+class BackupMaker(Struct, frozen=True):
+    """What `gamed backup` does, for the service; both functions block."""
+
+    make: Callable[[Path], str | None]
+    """Makes a backup in a folder; returns why there is none."""
+    progress: Callable[[Path], BackupProgress | None]
+    """Returns the progress of the backup that any process makes in a folder; raises OSError or DatabaseError."""
 
 
 class OwnerBackups:
@@ -49,7 +57,7 @@ class OwnerBackups:
         reactor: Any,
         databases: Databases,
         store: ActStore,
-        make: MakeBackup,
+        maker: BackupMaker,
         now_ms: Now,
         instance_id: str,
         in_thread: InThread | None = None,
@@ -58,7 +66,7 @@ class OwnerBackups:
         self._in_thread = in_thread or partial(call_in_daemon, reactor)
         self._databases = databases
         self._store = store
-        self._make = make
+        self._maker = maker
         self._now_ms = now_ms
         self._instance_id = instance_id
         self._looks = SharedLooks(reactor, FOLDER_SECONDS)
@@ -70,10 +78,11 @@ class OwnerBackups:
         alive = run is not None and run.ended_ms is None and await self._is_alive(run)
         if switch is None or switch.backup_folder is None:
             return BackupState(None, None, run=run, running=alive)
-        kept = await self._look(Path(switch.backup_folder))
-        if kept is None:
-            return BackupState(switch.backup_folder, None, run=run, running=alive)
-        return BackupState(switch.backup_folder, kept[:SHOWN], max(0, len(kept) - SHOWN), run, alive)
+        folder = Path(switch.backup_folder)
+        kept = await self._look("list", folder, list_backups)
+        progress = await self._look("progress", folder, self._maker.progress) if alive else None
+        shown, more = (None, 0) if kept is None else (kept[:SHOWN], max(0, len(kept) - SHOWN))
+        return BackupState(switch.backup_folder, shown, more, run, alive, progress)
 
     async def begin(self, caller: AuthenticatedSession) -> None:
         """Begin a backup; raise NoBackupFolder, BackupRuns, NotTheOwner or DatabaseError."""
@@ -89,7 +98,7 @@ class OwnerBackups:
 
     async def _run(self, folder: Path) -> None:
         try:
-            problem = await self._in_thread(partial(self._make, folder))
+            problem = await self._in_thread(partial(self._maker.make, folder))
         except Exception as e:  # the row must not stay behind as a backup that is being made
             _log.error("backup_failed", error=type(e).__name__)
             problem = FAILED
@@ -108,13 +117,13 @@ class OwnerBackups:
             return self._running
         return run.instance_id not in await self._databases.ended_processes([run.instance_id])
 
-    async def _look(self, folder: Path) -> Sequence[KeptBackup] | None:
-        """Return the backups in the folder, the newest first; None while it does not respond, or cannot be read."""
+    async def _look(self, name: str, folder: Path, work: Callable[[Path], T]) -> T | None:
+        """Return what the work finds in the folder; None while that does not respond, or cannot be read."""
         try:
-            found = await self._looks.join(str(folder), lambda: self._in_thread(partial(list_backups, folder)))
-        except (OSError, defer.TimeoutError):
+            found: T = await self._looks.join(f"{name} {folder}", lambda: self._in_thread(partial(work, folder)))
+        except (OSError, DatabaseError, defer.TimeoutError):
             return None
-        return found if isinstance(found, list) else None
+        return found
 
 
 def call_in_daemon(reactor: Any, work: Callable[[], T]) -> Deferred[T]:

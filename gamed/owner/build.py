@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct
 from twisted.internet.task import deferLater
@@ -15,7 +14,7 @@ from gamed.http.access_log import Tally
 from gamed.http.app import RouteGroup
 from gamed.owner.act_routes import OwnerActRoutes
 from gamed.owner.acts import ActStore
-from gamed.owner.backups import InThread, MakeBackup, OwnerBackups
+from gamed.owner.backups import BackupMaker, InThread, OwnerBackups
 from gamed.owner.figures import DailyFigures
 from gamed.owner.files import OwnerFiles
 from gamed.owner.reads import OwnerReads
@@ -34,9 +33,11 @@ class OwnerComponents(Struct, frozen=True, kw_only=True, eq=False):
     reads: OwnerReads
 
 
-def no_backup(folder: Path) -> str | None:
-    """Return why a service that was not started by a command makes no backup."""
-    return f"This server makes no backups itself. Run: gamed backup {folder}"
+NO_BACKUPS = BackupMaker(
+    make=lambda folder: f"This server makes no backups itself. Run: gamed backup {folder}",
+    progress=lambda folder: None,
+)
+"""For a service that was not started by a command."""
 
 
 def build_figures(context: ServiceContext, tally: Tally) -> DailyFigures:
@@ -50,12 +51,12 @@ def build_owner(
     revoked: RevocationListener,
     reporter: OwnerReporter,
     *,
-    make_backup: MakeBackup = no_backup,
+    maker: BackupMaker = NO_BACKUPS,
     in_thread: InThread | None = None,
 ) -> OwnerComponents:
     """Return the page over the databases of the context.
 
-    `make_backup` is what `gamed backup` does; `in_thread` runs what blocks, by default in the reactor's threads, and a
+    `maker` makes backups; `in_thread` runs what blocks, by default in the reactor's threads, and a
     backup in one of its own.
     """
     databases, settings, now_ms = context.databases, context.settings, context.now_ms
@@ -81,7 +82,7 @@ def build_owner(
     reactor = context.reactor
     pooled: InThread = in_thread or (lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work))
     files = OwnerFiles(reactor, settings.data, settings.game.assets.keep_releases, now_ms, pooled)
-    backups = OwnerBackups(reactor, databases, store, make_backup, now_ms, context.instance_id, in_thread)
+    backups = OwnerBackups(reactor, databases, store, maker, now_ms, context.instance_id, in_thread)
     site = partial(OwnerSiteRoutes, responder=responder, reporter=reporter, files=files, backups=backups)
     routes = (
         site(started_ms=now_ms(), backup_seconds=context.config.backup_seconds),

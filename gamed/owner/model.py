@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from gamed.database.backup_format import BackupProgress
 from gamed.database.security_events import EventCount
 from gamed.players.names import SignInMethod
 from gamed.players.owner_tables import CodeCheck
@@ -175,3 +176,5 @@ class BackupState(Struct, frozen=True):
     """How many older ones are not listed."""
     run: BackupRun | None = None
     running: bool = False
+    progress: BackupProgress | None = None
+    """None also if it cannot be read."""

@@ -20,8 +20,8 @@ from gamed.pages.language import ENGLISH, Language
 from gamed.pages.model import PAGE_HEADERS, POLICY, Frame, Page
 
 FOLDER: Final = files("gamed.pages")
-PIECES: Final = 100
-"""The pieces of a template in one part of a page, 0.5 to 1 ms of the thread; 50 rows of players have 1300 pieces."""
+PIECES: Final = 50
+"""The pieces of a template in one part of a page, 0.3 to 2 ms of the thread; 50 rows of players have 1300 pieces."""
 _log = EventLog(Logger())
 
 

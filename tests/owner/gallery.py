@@ -12,6 +12,7 @@ from gamed.assets.manifest import AssetFile, Manifest
 from gamed.assets.pointer import ChannelPointer, PointerHistoryEntry
 from gamed.assets.verify import Overview, ReleaseListing
 from gamed.audit import SecurityEvent
+from gamed.database.backup_format import BackupProgress
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
 from gamed.login.transaction import ClientInfo
@@ -221,6 +222,9 @@ def files() -> Iterator[Shown]:
     yield Shown.of("backups", site_views.backups_page(done("o-backup"), state, too_old=False))
     running = replace(state, run=replace(run, ended_ms=None), running=True, more=1)
     yield Shown.of("backups running", site_views.backups_page(OWN, running, too_old=True))
+    for progress in (BackupProgress(3, 8), BackupProgress(7_340_032, None)):
+        shown = replace(running, progress=progress)
+        yield Shown.of(f"backups running {progress.whole}", site_views.backups_page(OWN, shown, too_old=False))
     interrupted = replace(running, running=False, kept=())
     yield Shown.of("backups interrupted", site_views.backups_page(OWN, interrupted, too_old=True))
     failed = replace(state, run=replace(run, problem="There is no folder " + "/x" * 100), kept=None)

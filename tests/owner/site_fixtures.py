@@ -12,9 +12,11 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from gamed.account.build import AccountComponents
 from gamed.assets.store import FOLDER
 from gamed.context import ServiceContext
+from gamed.database.backup_format import BackupProgress
 from gamed.database.errors import DatabaseReadOnly, new_error
 from gamed.http.app import RouteGroup
 from gamed.login.responder import PageResponder
+from gamed.owner.backups import BackupMaker
 from gamed.owner.build import build_owner
 from gamed.owner.model import HOME
 from gamed.owner.report import MachineReport, OwnerReporter
@@ -43,6 +45,7 @@ class SiteCase(AccountCase):
         self.backups = self.data.parent / "backups"
         self.made: list[Path] = []
         self.slow: Deferred[Any] | None = None
+        self.progress: BackupProgress | None = None
         self.backup_answer: Callable[[Path], str | None] = lambda folder: None
         self.machine: Callable[[], Deferred[MachineReport]] = lambda: succeed(MACHINE)
         super().setUp()
@@ -59,7 +62,7 @@ class SiteCase(AccountCase):
             self.account.removals,
             self.server.revoked.append,
             reporter,
-            make_backup=self.make_backup,
+            maker=BackupMaker(self.make_backup, lambda folder: self.progress),
             in_thread=self.in_thread,
         )
         return [*groups, *owner.routes]

@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from gamed.assets import channel_store
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore, channel_lock
-from gamed.cli.data.backup import back_up
+from gamed.cli.data.backup import back_up, read_progress
 from gamed.cli.paths import Paths
 from gamed.config.model import Config
-from gamed.database.backup_format import folder_name
+from gamed.database.backup_format import BackupProgress, folder_name, part_name
 from gamed.database.errors import DatabaseCorrupt
 from gamed.owner import backups, tables
 from gamed.owner import site_sentences as sentences
@@ -302,6 +302,26 @@ class BackupTests(SiteCase):
         waiting.callback(None)
         self.assertNotIn("A backup is being made, begun", self.open("/backups").text)
 
+    def test_progress(self) -> None:
+        """Meanwhile the page says how much is copied: of files as a percentage, of a dump in bytes, which grow."""
+        self.begin()
+        self.turn_on(str(self.backups))
+        self.slow = Deferred()
+        page = self.act(self.open("/backups").form("/backup"))
+        self.assertIn("A backup is being made", page.text)
+        self.assertNotIn("Copied", page.text)
+        for copied, whole, shown in (
+            (0, 4000, "Copied so far: 0 %."),
+            (1000, 4000, "Copied so far: 25 %."),
+            (3999, 4000, "Copied so far: 99 %."),
+            (5000, 4000, "Copied so far: 100 %."),  # the databases were written to meanwhile
+            (2**21, None, "Copied so far: 2 MiB "),
+        ):
+            self.progress = BackupProgress(copied, whole)
+            self.assertIn(shown, self.open("/backups").text)
+        self.slow.callback(None)
+        self.assertNotIn("Copied", self.open("/backups").text)
+
     def test_interrupted(self) -> None:
         """A backup of a process that has ended is shown as interrupted, and another one can begin."""
         self.begin()
@@ -367,6 +387,23 @@ class RealBackupTests(CommandTestCase):
         self.assertGreater(kept.bytes, 10_000)
         self.assertGreater(kept.made_ms, 0)
         self.assertIn("is in the data folder", back_up(Config(), where, self.data) or "")
+
+    def test_progress(self) -> None:
+        """The progress is that of the files which are not complete yet, whoever makes them, of those to be copied."""
+        self.serve()
+        folder, where = self.folder / "backups", Paths(self.config, self.data)
+        folder.mkdir()
+        self.assertIsNone(read_progress(Config(), where, folder))
+        self.assertIsNone(back_up(Config(), where, folder))
+        self.assertIsNone(read_progress(Config(), where, folder), "a complete backup is none that is being made")
+        [made] = folder.iterdir()
+        (made / "manifest.json").unlink()
+        (made / "state.db").unlink()
+        made.rename(folder / part_name(made.name))
+        progress = read_progress(Config(), where, folder)
+        assert progress is not None and progress.whole is not None
+        self.assertEqual(progress.copied, (folder / part_name(made.name) / "auth.db").stat().st_size)
+        self.assertGreater(progress.whole, progress.copied)
 
 
 __all__ = ["HOME"]

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from gamed.database.backup_format import (
     BackupFile,
     BackupKey,
     BackupManifest,
+    BackupProgress,
     BackupStore,
     DumpContents,
     IntegrityResult,
@@ -125,6 +126,19 @@ def back_up(config: Config, where: Paths, folder: Path) -> str | None:
     return None
 
 
+def read_progress(config: Config, where: Paths, folder: Path) -> BackupProgress | None:
+    """Return how much is copied of the backup that a process makes in this folder, None if there is none.
+
+    Raise OSError or DatabaseError. What the files of a dump will have is known to nobody before its end.
+    """
+    part = next((path for path in folder.iterdir() if backup_format.is_part(path.name)), None)
+    if part is None:
+        return None
+    copied = sum((part / name).stat().st_size for name in os.listdir(part) if name in (*STORES, DUMP))
+    with closing(open_store(config, where.data)) as store:
+        return BackupProgress(copied, _largest(store) if store.files else None)
+
+
 def _remember(files: OfflineDatabases, made: Backup) -> None:
     """Record the backup for the owner's page; the backup is complete, so only warn if that fails."""
     copied = made.manifest.files.values() if made.manifest else ()
@@ -148,9 +162,7 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
     if not where.config.exists():
         raise CommandFailed(f"There is no {where.config} to copy. Name the configuration: gamed --config FILE backup")
     try:
-        # The greatest size that a copy may have; how much of it is needed is known only afterwards.
-        largest = sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
-        needed = largest + SPARE_BYTES
+        needed = _largest(store) + SPARE_BYTES
         if (free := shutil.disk_usage(target).free) < needed:
             raise CommandFailed(
                 f"{target} has {size(free)} free, and a backup may need {size(needed)}. Nothing was copied."
@@ -164,6 +176,11 @@ def _made(store: Store, where: Paths, target: Path) -> Backup:
         reason = f"the copy is damaged: {e}" if isinstance(e, BackupError) and store.files else str(e.__cause__ or e)
         advice = " To find the damage, run: gamed check data" if store.files else ""
         raise CommandFailed(f"No backup was made: {reason.removesuffix('.')}.{advice}") from None
+
+
+def _largest(store: Store) -> int:
+    """Return the greatest size that a copy may have; how much of it is needed is known only afterwards."""
+    return sum(map(offline.size_of, store.files)) if store.files else sum(store.sizes().values())
 
 
 def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
