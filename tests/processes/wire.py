@@ -47,6 +47,11 @@ class KeptConnection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._method = ""
 
+    @property
+    def port(self) -> int:
+        """Return the port at this end."""
+        return int(self._socket.getsockname()[1])
+
     def send(self, request: Request) -> None:
         self._method = request.method
         self._socket.sendall(request.to_bytes())
