@@ -28,8 +28,9 @@ ALWAYS = {
 """Tests that read the whole tree: fifteen seconds."""
 READERS = {
     *("tests.contract.test_document", "tests.contract.test_page", "tests.database.test_statements"),
-    *("tests.ops.test_events", "tests.packaging.test_extras", "tests.pages.test_languages", "tests.pages.test_texts"),
-    *("tests.providers.test_presets", "tests.startup.test_routes", "tests.test_guides"),
+    *("tests.ops.test_events", "tests.packaging.test_extras", "tests.packaging.test_licences"),
+    *("tests.pages.test_languages", "tests.pages.test_texts", "tests.providers.test_presets"),
+    *("tests.startup.test_routes", "tests.test_guides"),
 }
 """Tests that read the source of all of gamed/, or import all of it: any change there may fail them."""
 WHEEL = "tests.packaging.test_installed"

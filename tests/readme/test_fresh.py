@@ -47,7 +47,7 @@ class FreshTests(SynchronousTestCase):
 
     def test_scripts_parse(self) -> None:
         """bash reads the scripts, and shellcheck, where it is installed, has no objection."""
-        names = ("container", "first-hour", "fresh", "fresh-machine", "machine")
+        names = ("container", "deb", "first-hour", "fresh", "fresh-machine", "machine", "release")
         for script in (ROOT / ".ci" / name for name in names):
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
