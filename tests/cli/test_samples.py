@@ -182,6 +182,7 @@ class ProxyTests(SampleCase):
         ):
             self.assertIn(line, text)
         self.assertNotIn("play.example.org", text)
+        self.assertNotIn(":80;", text)
 
     def test_nginx_limits(self) -> None:
         """Both servers of the printed upstream are tried again soon, and each client has a limit."""
@@ -200,7 +201,9 @@ class ProxyTests(SampleCase):
     def test_socket(self) -> None:
         """Both forward to the unix socket of the last start; the usual port is not repeated."""
         self.listens("unix:/run/gamed/http.sock")
-        self.assertIn("    server unix:/run/gamed/http.sock fail_timeout=1s;", self.nginx(OAUTH))
+        text = self.nginx(OAUTH)
+        self.assertIn("    server unix:/run/gamed/http.sock fail_timeout=1s;", text)
+        self.assertIn("\n    listen 80;\n", text)
         text = self.caddy(OAUTH)
         self.assertIn("reverse_proxy unix//run/gamed/http.sock {", text)
         self.assertIn("\nspiel.example.net {\n", text)

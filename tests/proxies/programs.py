@@ -56,7 +56,7 @@ class Proxy:
         folder.mkdir(parents=True)
         self.folder, self.log = folder, folder / "gamed.log"
         self.certificate, self._tls = certificate, ssl.create_default_context(cafile=certificate)
-        self.port = free_port()
+        self.port, self.plain_port = free_port(), free_port()
         command = self._prepare(upstream)
         with (folder / "said").open("wb") as said:
             self._process = subprocess.Popen(

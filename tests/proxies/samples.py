@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from tests.e2e.service import ROOT
 from tests.proxies.programs import HAS_IPV6, Proxy, program
-from tests.support.ports import free_port
 
 UPSTREAM = "127.0.0.1:8080"
 CERTIFICATE, KEY = "/etc/ssl/play.example.org/fullchain.pem", "/etc/ssl/play.example.org/privkey.pem"
@@ -52,6 +51,8 @@ class Nginx(Proxy):
 
     def _prepare(self, upstream: str) -> Sequence[str]:
         text = self.text()
+        text = changed(text, "listen 80;", f"listen 127.0.0.1:{self.plain_port};")
+        text = changed(text, "listen [::]:80;", f"listen [::1]:{self.plain_port};" if HAS_IPV6 else "")
         text = changed(text, "listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl;")
         text = changed(text, "listen [::]:443 ssl;", f"listen [::1]:{self.port} ssl;" if HAS_IPV6 else "")
         text = changed(text, CERTIFICATE, str(self.certificate))
@@ -76,7 +77,7 @@ class Caddy(Proxy):
 
     def _prepare(self, upstream: str) -> Sequence[str]:
         text = sample("etc/caddy/Caddyfile")
-        text = changed(text, "{\n\t# Caddy's", GLOBAL.format(plain=free_port(), port=self.port) + "\t# Caddy's")
+        text = changed(text, "{\n\t# Caddy's", GLOBAL.format(plain=self.plain_port, port=self.port) + "\t# Caddy's")
         text = changed(text, f"#tls {CERTIFICATE} {KEY}", f"tls {self.certificate} {self.certificate}")
         text = changed(text, "/var/log/caddy/gamed.log", str(self.log))
         target = upstream.replace("unix:", "unix/")

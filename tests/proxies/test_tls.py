@@ -1,10 +1,13 @@
 """openssl checks the TLS of the proxies (SPEC 5/10)."""
 
 import subprocess
+from contextlib import closing
+from http.client import HTTPConnection
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.cli.process import folder_of
+from tests.e2e.wire import PATIENCE_SECONDS
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy, program
 from tests.proxies.upstream import Upstream
@@ -51,3 +54,23 @@ class TlsTests(SynchronousTestCase):
                 answer = proxy.ask("GET", path)
                 self.assertEqual(answer.headers.get("strict-transport-security"), "max-age=31536000", proxy.name)
             self.assertEqual(proxy.ask("GET", "/elsewhere").status, 404, proxy.name)
+
+    def test_port_80(self) -> None:
+        """Without TLS each path is sent to the same path with https, and neither gamed nor a log sees the request.
+
+        The header for https is left out there (RFC 6797 7.2).
+        """
+        upstream = Upstream()
+        self.addCleanup(upstream.close)
+        for proxy in in_front(self, folder_of(self), upstream.address):
+            for method, path in (("GET", "/"), ("GET", "/auth/login/secret?a=b%20c"), ("POST", "/auth/login")):
+                with closing(HTTPConnection("127.0.0.1", proxy.plain_port, timeout=PATIENCE_SECONDS)) as connection:
+                    connection.request(method, path, headers={"Host": HOST})
+                    answer = connection.getresponse()
+                    answer.read()
+                self.assertEqual(
+                    (answer.status, answer.headers["Location"]), (308, f"https://{HOST}{path}"), proxy.name
+                )
+                self.assertIsNone(answer.headers["Strict-Transport-Security"], proxy.name)
+            self.assertNotIn("secret", "".join(proxy.logs().values()), proxy.name)
+        self.assertEqual(upstream.heard, [])

@@ -125,6 +125,7 @@ def nginx(context: CommandContext) -> None:
     if port != HTTPS_PORT:
         text = _replaced(text, "listen 443 ssl;", f"listen {port} ssl;")
         text = _replaced(text, "listen [::]:443 ssl;", f"listen [::]:{port} ssl;")
+        text = _replaced(text, "    listen 80;\n    listen [::]:80;\n", "")  # its redirect leads to port 443
     upstream = f"unix:{_upstream(server)}" if server.listener.path else _upstream(server)
     text = _replaced(text, "    #server unix:/run/gamed.sock fail_timeout=1s;\n", "")
     echo(_replaced(text, f"    server {UPSTREAM} ", f"    server {upstream} ").rstrip("\n"))
