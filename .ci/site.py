@@ -2,7 +2,8 @@
 
 The pages are written for GitHub and for readers of the checkout. mkdocs knows only docs/, and its Markdown needs a
 blank line before a list and four spaces before what belongs to an item. A link to a file that is not a page becomes
-plain text, because the site has no sources. The home page begins with the README's top.
+plain text, because the site has no sources. The home page begins with the README's top. A picture with `-light` in its
+name becomes two, where there is one with `-dark`.
 """
 
 import re
@@ -20,6 +21,7 @@ PLACE = "project"
 LOOK = {"mark.svg": "gamed/pages/mark.svg", "site.css": ".ci/site.css"}
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^]]*\](?:\([^)]*\))?)*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 PICTURE = re.compile(r'(<(?:img|source) [^>]*?\b(?:src|srcset)=")(?!\w+:)([^"]+)(")')
+LIGHT = re.compile(r'(?<!-dark\.png">)<img [^>]*?\bsrc="([^"]+)-light\.png"[^>]*>')
 ITEM = re.compile(r"( *)(?:[-*]|\d+\.) ")
 FENCE = re.compile(r" *```")
 
@@ -43,6 +45,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         top = (ROOT / "README.md").read_text("utf-8").partition("\n## Read on\n")[0]
         text = with_links(top, uri, "README.md", files) + "\n#" + text
     return with_lists(text)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show the dark one of two pictures where the system is dark, as the site itself is then."""
+
+    def both(match: re.Match[str]) -> str:
+        dark = f"{match[1]}-dark.png"
+        if files.get_file_from_path(normpath(PurePosixPath(page.file.src_uri).parent / dark)) is None:
+            return match[0]
+        return f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">{match[0]}</picture>'
+
+    return LIGHT.sub(both, html)
 
 
 def place_in_checkout(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""Security events have stable names and log values that identify no person (docs/owners/monitoring.md).
+"""Security events have stable names and log values that identify no person (docs/owners/events.md).
 
 Among them are what the server notices about itself, and which messages went to the owner (gamed.notify): by the rows of
 these events its processes learn of each other, and a restart repeats no message.

@@ -2,7 +2,7 @@
 
     sign_in_failed provider=discord outcome=provider_error request=5f0c detail="token_endpoint: 500"
 
-docs/owners/monitoring.md has a table of all events; a test compares it with the calls of `EventLog`.
+docs/owners/events.md has tables of all events; a test compares them with the calls of `EventLog`.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,9 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
+PROVIDERS = ("docs/owners/providers.md", "docs/owners/other-providers.md")
 GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
+REMEDIES = ("docs/owners/troubleshooting.md", "docs/owners/not-starting.md", "docs/owners/published-files.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
 SYMPTOMS = (
     "redirect_uri",
@@ -55,20 +57,21 @@ def configured(text: str) -> Config:
 class GuideTests(SynchronousTestCase):
     def test_configurations(self) -> None:
         """gamed accepts each configuration that a guide shows; together they have each kind of provider."""
-        configs = [configured(text) for page in GUIDES for text in blocks(page, "json") if '"mode"' in text]
+        texts = [text for page in {*GUIDES, *PROVIDERS} for text in blocks(page, "json")]
+        configs = [configured(text) for text in texts if '"mode"' in text]
         names = {name for config in configs for name in config.providers}
         self.assertEqual(names, {"discord", "google", "club", "forge"})
         self.assertEqual({config.mode for config in configs}, {Mode.LOCAL, Mode.OAUTH})
         self.assertEqual({config.public_url for config in configs}, {"https://play.example.org"})
 
     def test_redirect_uris(self) -> None:
-        """The page has the redirect URI of each provider in its configurations."""
-        page = (ROOT / "docs/owners/providers.md").read_text("utf-8")
-        for text in blocks("docs/owners/providers.md", "json"):
-            config = configured(text)
-            for name in config.providers:
-                if name != "forge":
-                    self.assertIn(f"{config.public_url}/auth/{name}/callback", page)
+        """A page has the redirect URI of each provider in its configurations."""
+        for page in PROVIDERS:
+            shown = (ROOT / page).read_text("utf-8")
+            for text in blocks(page, "json"):
+                config = configured(text)
+                for name in config.providers:
+                    self.assertIn(f"{config.public_url}/auth/{name}/callback", shown)
 
     def test_commands(self) -> None:
         """Each command that a guide names exists."""
@@ -92,8 +95,8 @@ class GuideTests(SynchronousTestCase):
             self.assertEqual([line for line in rows if text.count(line) != 1], [])
 
     def test_symptoms(self) -> None:
-        """The problem codes of the troubleshooting have these statuses, and the log events exist in the code."""
-        chapter = (ROOT / "docs/owners/troubleshooting.md").read_text("utf-8")
+        """The problem codes of the pages with remedies have these statuses, and the log events exist in the code."""
+        chapter = "".join((ROOT / page).read_text("utf-8") for page in REMEDIES)
         named = re.findall(r"`(\d{3})` `(\w+)`", chapter)
         self.assertGreaterEqual(len(named), 7)
         self.assertEqual([(status, code) for status, code in named if CODES[code].status != int(status)], [])

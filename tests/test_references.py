@@ -171,7 +171,7 @@ class ReferenceTests(SynchronousTestCase):
         for text, found in (
             ("It refreshes (docs/protocol.md: Sessions).", []),
             ("See docs/protocol.md: Start, Collect; SPEC 2.2, 1/12 and operational; RFC 9110 8.3.", []),
-            ("(docs/owners/assets.md: What is kept), or docs/internals/storage.md: What is deleted, and when.", []),
+            ("(docs/owners/assets.md: Move channels), or docs/internals/storage.md: What is deleted, and when.", []),
             ("By rule W1, R5 and check 8; `R9`, X509, ES256, U+0041, C0.", []),
             ("SPEC 2.1 `session`; the operator's docs/openapi.yaml.", []),
             ("(docs/protocol.md: Session)", ["docs/protocol.md: Session)"]),

@@ -1,4 +1,4 @@
-"""`gamed assets gc` deletes what has not been needed for long (docs/owners/assets.md: What is kept).
+"""`gamed assets gc` deletes what has not been needed for long (docs/owners/published-files.md: What is kept).
 
 A release is not needed if no channel points at it or has it in the kept part of its history. Releases are deleted
 first, then the objects that no manifest names any more.

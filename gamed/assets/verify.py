@@ -1,7 +1,6 @@
 """`gamed assets verify` reads every byte of the assets folder again, and `gamed assets list` shows what is stored.
 
-Both are described in docs/owners/assets.md: Check the files; neither needs a lock, so that files may be deleted while
-they run.
+See docs/owners/published-files.md: Check the files. Neither needs a lock, so files may be deleted while they run.
 """
 
 import os

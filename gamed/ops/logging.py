@@ -5,7 +5,7 @@
 
 The text format is Twisted's own. Twisted's reports of its own start and end are left out: gamed's events
 `service_started` and `service_stopped` report the same. Text in a file or in syslog has them, as twistd itself writes
-it. Security events are lines of the log under the namespace `gamed.security` (docs/owners/monitoring.md), such as
+it. Security events are lines of the log under the namespace `gamed.security` (docs/owners/events.md), such as
 `refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is one line, with the request id
 that the page showed.
 """

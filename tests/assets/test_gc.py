@@ -1,6 +1,6 @@
 """Garbage collection deletes a day later exactly what no channel needs any more.
 
-See docs/owners/assets.md: What is kept.
+See docs/owners/published-files.md: What is kept.
 """
 
 import os

@@ -1,6 +1,6 @@
 """`verify` reads every byte and reports damaged and missing objects with their files.
 
-See docs/owners/assets.md: Check the files.
+See docs/owners/published-files.md: Check the files.
 """
 
 from gamed.assets.errors import ReleaseNotFound

@@ -4,8 +4,9 @@ The pictures go to docs/images/pages, or to the folder named as argument, with a
 `.venv/bin/python -m tests.e2e.screenshots /tmp/pages ar`. With `--all` it is every page of the galleries, in all its
 states, at three widths; these take some minutes and are not part of the repository.
 
-Without arguments it also draws two of the three pictures of the README, which have one height, into docs/images/readme.
-The third is of a game: `examples/screenshots.py` draws it.
+Without arguments it also draws the wide pictures of the guides into docs/images/guides, and two of the three pictures
+of the README, which have one height, into docs/images/readme. The third is of a game: `examples/screenshots.py`
+draws it.
 """
 
 import re
@@ -28,7 +29,7 @@ from tests.login import gallery as login_gallery
 from tests.login.gallery import RENDERER, Shown
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-FOLDER, README = IMAGES / "pages", IMAGES / "readme"
+FOLDER, GUIDES, README = IMAGES / "pages", IMAGES / "guides", IMAGES / "readme"
 PHONE = {"width": 390, "height": 640}
 WINDOWS = (PHONE, {"width": 768, "height": 1024}, {"width": 1280, "height": 800})
 DRAWN: Mapping[str, str] = {
@@ -68,6 +69,28 @@ DRAWN: Mapping[str, str] = {
     "owner-person": "person friend",
 }
 """Names of the pictures, and of the pages in the galleries."""
+IN_GUIDES: Mapping[str, str] = {
+    "account": "account at providers",
+    "activity": "activity all",
+    "backups": "backups",
+    "check-files": "files",
+    "figures": "now quiet",
+    "home": "home at plain",
+    "home-with-words": "home with words",
+    "invited": "invite",
+    "link": "link",
+    "on-the-host": "owner",
+    "over-time": "time",
+    "saves": "slots",
+    "signing-in": "account at providers#h-sign-in",
+    "unavailable": "problem store_unavailable",
+    "versions": "versions",
+    "versions-of-programs": "owner#h-versions",
+    "waiting": "person waiting",
+    "wrong-address": "problem route_not_found HOME",
+}
+"""Wide pictures for the guides: the page in the gallery, from the heading with the id behind `#`."""
+GUIDES_WINDOW = {"width": 720, "height": 480}
 IN_README: Mapping[str, str] = {"sign-in": "sign-in open", "account": "account"}
 README_WINDOW = {"width": 390, "height": 690}
 REDUCE = """async ([png, count]) => {
@@ -118,10 +141,19 @@ def draw_pages(
     for scheme in SCHEMES:
         with browser.new_context(viewport=window, color_scheme=scheme) as context:  # type: ignore[arg-type]
             page, paper = context.new_page(), context.new_page()
-            for picture, name in names.items():
+            for picture, place in names.items():
+                name, _, heading = place.partition("#")
                 load(page, shown[name].spoken(language))
+                if heading:
+                    page.locator(f"#{heading}").evaluate("element => element.closest('section').scrollIntoView()")
                 png = page.screenshot(full_page=whole, caret="hide")
                 (target / f"{picture}-{scheme}.png").write_bytes(reduce(paper, png))
+
+
+def draw_guides(browser: Browser) -> None:
+    """Write the wide pictures of the guides."""
+    GUIDES.mkdir(parents=True, exist_ok=True)
+    draw_pages(browser, GUIDES, Languages().get(ENGLISH.tag), IN_GUIDES, GUIDES_WINDOW, whole=False)
 
 
 def draw_readme(browser: Browser) -> None:
@@ -189,6 +221,7 @@ def main() -> None:
     else:
         chromium().do(lambda browser: draw(browser, given.folder, language))
     if given.folder == FOLDER:
+        chromium().do(draw_guides)
         chromium().do(draw_readme)
 
 

@@ -62,11 +62,11 @@ class AdminTests(SynchronousTestCase):
         return answer
 
     def test_every_metric_is_described(self) -> None:
-        """docs/owners/monitoring.md has a row with the labels of each number, and for no other."""
+        """docs/owners/metrics.md has a row with the labels of each number, and for no other."""
         answer = self.ask("/metrics")
         self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
         self.assertTrue(answer.headers["content-type"].startswith("text/plain; version="))
-        page = (ROOT / "docs/owners/monitoring.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/metrics.md").read_text("utf-8")
         rows = re.findall(r"(?m)^\| `((?:gamed|process)_[a-z_]+)` \|", page)
         named = re.findall(r"(?m)^# TYPE (\S+) ", answer.body.decode())
         self.assertEqual(sorted(rows), sorted(named))

@@ -46,6 +46,6 @@ class PageTests(SynchronousTestCase):
     @covers("6/1")
     def test_table(self) -> None:
         """The page has each security event with exactly its values."""
-        page = (ROOT / "docs/owners/monitoring.md").read_text("utf-8")
+        page = (ROOT / "docs/owners/events.md").read_text("utf-8")
         rows = {name: tuple(re.findall(r"`(\w+)`", values)) for name, values in ROW.findall(page)}
         self.assertEqual([event for event, values in FIELDS.items() if rows.get(event.value) != values], [])

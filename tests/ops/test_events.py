@@ -109,8 +109,8 @@ class FormTests(SynchronousTestCase):
 
 class PageTests(SynchronousTestCase):
     def test_table(self) -> None:
-        """The table of the monitoring page has each event that gamed logs, with its keys and level, and no other."""
-        page = (ROOT / "docs/owners/monitoring.md").read_text("utf-8")
+        """The tables of the page have each event that gamed logs, with its keys and level, and no other."""
+        page = (ROOT / "docs/owners/events.md").read_text("utf-8")
         rows = [Emitted(name, tuple(re.findall(r"\w+", keys)), level) for name, keys, level in ROW.findall(page)]
         found = {event for source in sources().values() for event in emitted(source)}
         security = {Emitted(event.value, FIELDS[event], "warn" if event in WARNINGS else "info") for event in FIELDS}

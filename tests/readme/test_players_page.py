@@ -33,7 +33,8 @@ class OwnerPagesTests(SynchronousTestCase):
         """Run the marked blocks of a page in one shell that ends at the first failure, and return what they print."""
         found = marked(page)
         self.assertTrue(found)
-        done = bash(self.prelude + "\n".join(found), self.service.folder)
+        script = "\n".join(found).replace("/var/tmp/", f"{self.service.folder}/var/tmp/")
+        done = bash(self.prelude + script, self.service.folder)
         self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
         return done.stdout
 
@@ -50,3 +51,18 @@ class OwnerPagesTests(SynchronousTestCase):
     def test_events(self) -> None:
         """`gamed events` shows what the commands before it did."""
         self.assertIn("players add", self.run_page("docs/owners/monitoring.md"))
+
+    def test_moving_in(self) -> None:
+        """The files become current saves under the names of the page, also from a name with capitals and blanks."""
+        for name, data in (
+            ("old-saves/autosave.dat", b"level 4"),
+            ("old-saves/level2.dat", b"level 2"),
+            ("more-saves/Quick Save.sav", b"level 3"),
+        ):
+            file = self.service.folder / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(data)
+        printed = self.run_page("docs/owners/moving-in.md")
+        for line in ("auto (7 B) would be written", "level-2 (7 B) is written", "quick-save (7 B) is written"):
+            self.assertIn(line, printed)
+        self.assertEqual(self.service.rows()["save"], 3)

@@ -1,6 +1,6 @@
 """`gamed saves import` writes the saves of an export beside the running service.
 
-See docs/owners/commands.md: An export of saves.
+See docs/owners/moving-in.md: What the player sees.
 """
 
 import json

@@ -1,6 +1,6 @@
 """`gamed assets list`, `verify` and `gc` show, check and delete stored releases.
 
-See docs/owners/assets.md: Check the files.
+See docs/owners/published-files.md: Check the files.
 """
 
 from collections.abc import Iterator
