@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +25,8 @@ SERVER_NAME = "Rose Street 7"
 WINDOW = {"width": 1000, "height": 800}
 README_WINDOW = {"width": 390, "height": 690}
 """As large as the README's other pictures, which tests/e2e/screenshots.py draws."""
+SMALLER = 0.72
+"""The narrowest window in which both gardens of the choice are side by side has 540 pixels."""
 HALF_WINDOW = {"width": 490, "height": 690}
 PLANTED = (1, 2, 2, 3, 3, 3, 8, 9, 9, 9, 10, 10, 15, 16, 16, 16)
 MINE, THEIRS = (4, 4, 5, 22, 22, 22), (14, 14, 14, 19, 20, 20, 20)
@@ -76,6 +78,18 @@ def press(page: Page, plots: tuple[int, ...]) -> None:
     page.mouse.move(0, 0)
 
 
+def drawn_smaller(page: Page) -> bytes:
+    """Return a picture in the size of README_WINDOW of a larger window, whose text Chromium draws smaller."""
+    size: Any = {name: round(length / SMALLER) for name, length in README_WINDOW.items()}
+    page.set_viewport_size(size)
+    session = page.context.new_cdp_session(page)
+    scaled = {**size, "deviceScaleFactor": SMALLER, "mobile": False}
+    session.send("Emulation.setDeviceMetricsOverride", scaled)
+    png = b64decode(session.send("Page.captureScreenshot", {"format": "png"})["data"])
+    session.detach()
+    return png
+
+
 def play_garden(browser: Browser, server: str, address: str, target: Path) -> None:
     """One plays in two tabs, and is asked which garden to keep."""
     (target / "readme").mkdir(exist_ok=True)
@@ -106,10 +120,9 @@ def play_garden(browser: Browser, server: str, address: str, target: Path) -> No
     page.locator("#conflict[open] #theirs-when:not(:empty)").wait_for()
     watch.lap("garden: two tabs played on, and the player is asked")
     page.screenshot(path=target / "choice.png")
-    page.set_viewport_size(README_WINDOW)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=target / "readme" / f"choice-{scheme}.png")
+        (target / "readme" / f"choice-{scheme}.png").write_bytes(drawn_smaller(page))
     context.close()
 
 

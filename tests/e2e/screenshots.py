@@ -5,8 +5,7 @@ The pictures go to docs/images/pages, or to the folder named as argument, with a
 states, at three widths; these take some minutes and are not part of the repository.
 
 Without arguments it also draws the wide pictures of the guides into docs/images/guides, and two of the three pictures
-of the README, which have one height, into docs/images/readme. The third is of a game: `examples/screenshots.py`
-draws it.
+of the README, which have one height, into docs/images/readme. `examples/screenshots.py` draws the third, of a game.
 """
 
 import re
