@@ -1,6 +1,8 @@
 """The commands of some owners' pages work in the order of the pages."""
 
+import json
 import sys
+from zipfile import ZipFile
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -14,6 +16,11 @@ def marked(page: str) -> list[str]:
     """Return the blocks of a page that this module runs."""
     found = blocks(page, (ROOT / page).read_text("utf-8"))
     return [block.text for block in found if block.how == "run by" and block.word == __name__]
+
+
+def of_language(page: str, language: str) -> list[str]:
+    """Return the blocks of a page in this language."""
+    return [block.text for block in blocks(page, (ROOT / page).read_text("utf-8")) if block.language == language]
 
 
 class OwnerPagesTests(SynchronousTestCase):
@@ -66,3 +73,20 @@ class OwnerPagesTests(SynchronousTestCase):
         for line in ("auto (7 B) would be written", "level-2 (7 B) is written", "quick-save (7 B) is written"):
             self.assertIn(line, printed)
         self.assertEqual(self.service.rows()["save"], 3)
+
+    def test_moving_in_with_titles(self) -> None:
+        """The manifest of the page gives a save its title and its media type."""
+        [manifest] = of_language("docs/owners/moving-in.md", "json")
+        for name, text in (("manifest.json", manifest), ("saves/auto/1", "{}"), ("saves/level-2/1", "level 2")):
+            file = self.service.folder / "export" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        commands = "gamed saves import anna export\ngamed saves export anna anna.zip"
+        done = bash(f"{self.prelude}{commands}", self.service.folder)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+        self.assertIn("level-2 (7 B) is written", done.stdout)
+        with ZipFile(self.service.folder / "anna.zip") as archive:
+            versions = json.loads(archive.read("manifest.json"))["versions"]
+        found = {each["slot"]: (each["content_type"], each["meta"]) for each in versions}
+        self.assertEqual(found["auto"], ("application/json", {"title": "Chapter 4"}))
+        self.assertEqual({*found}, {"auto", "level-2"})
