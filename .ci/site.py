@@ -95,16 +95,17 @@ def with_links(markdown: str, uri: str, place: str, files: Files) -> str:
 def with_lists(markdown: str) -> str:
     """Put a blank line before each list, and indent what belongs to an item by four spaces."""
     lines: list[str] = []
-    before, width, fenced = "", 0, False
+    before, width, fenced, loose = "", 0, False, False
     for line in markdown.splitlines():
         indent = len(line) - len(line.lstrip())
         item = None if fenced else ITEM.match(line)
         if item and not item[1]:
-            if before.strip() and (not width or FENCE.match(before)):
+            if before.strip() and (not width or loose or FENCE.match(before)):
                 lines.append("")
-            width = item.end()
+            width, loose = item.end(), False
         elif line and not indent and not fenced:
             width = 0
+        loose |= width > 0 and not line.strip()  # such an item has paragraphs, and the next one needs a blank line, too
         shift = 4 - width if width and indent >= width else 0
         lines.append(" " * max(shift, 0) + line)
         fenced ^= FENCE.match(line) is not None

@@ -85,7 +85,7 @@ IN_GUIDES: Mapping[str, str] = {
     "unavailable": "problem store_unavailable",
     "versions": "versions",
     "versions-of-programs": "owner#h-versions",
-    "waiting": "person waiting",
+    "waiting": "person asking",
     "wrong-address": "problem route_not_found HOME",
 }
 """Wide pictures for the guides: the page in the gallery, from the heading with the id behind `#`."""

@@ -42,7 +42,7 @@ from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.browser_rules import BrowserInfo, BrowserName
 from gamed.sessions.credentials import SessionInfo
 from gamed.timestamps import rfc3339
-from tests.login.gallery import CLIENTS, FORM, NOW_MS, SERVERS, Shown
+from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, Shown
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 DAY = NOW_MS // DAY_MS
@@ -135,6 +135,9 @@ def persons() -> Iterator[Shown]:
         yield Shown.of(f"person {name}", site_views.person_page(done("o-note"), details(each), NAMES))
     empty = replace(details(NAMELESS), methods=(), devices=(), browsers=(), activity=(), usage=None)
     yield Shown.of("person empty", site_views.person_page(OWN, empty, NAMES))
+    asking = named(PENNY, "Penny", "pending", code=NUMBER)  # as on the page that she sees
+    no_player_yet = replace(details(asking), devices=(), browsers=(), activity=(), usage=Usage())
+    yield Shown.of("person asking", site_views.person_page(OWN, no_player_yet, NAMES))
     yield Shown.of("person long", site_views.person_page(LONG_OWN, details(BLOCKED, "long"), NAMES), LONG)
     yield Shown.of("erase", site_views.ask_page(done("again"), FRIEND, None))
     yield Shown.of("erase with a code", site_views.ask_page(NEEDS_CODE, FRIEND, None))
