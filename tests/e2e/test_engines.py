@@ -1,4 +1,4 @@
-"""One walk in each browser engine: every form of the game's and the account's pages, then the garden."""
+"""One walk in each browser engine: every form of the game's, the account's and the owner's pages, then the garden."""
 
 import json
 import re
@@ -19,6 +19,7 @@ from tests.cli.process import ROOT, CommandTestCase
 from tests.e2e.cases import NAME, PASSWORD
 from tests.e2e.engines import ENGINES, Engine
 from tests.e2e.every_state import findings
+from tests.e2e.owner_walk import OWNER, OwnerWalkCase
 from tests.e2e.recorder import Recorder
 from tests.e2e.service import gamed_with
 from tests.e2e.test_demo import SERVED
@@ -30,17 +31,15 @@ from tests.support.ports import free_port
 
 CODE = "() => document.querySelector('.code').innerText.trim()"
 LANGUAGE = "() => document.documentElement.lang"
-STYLED = "() => getComputedStyle(document.querySelector('.card')).borderRadius"
 PLACES = "() => [...document.querySelectorAll('.places a')].map(e => e.innerText.trim())"
 HERE = "() => document.querySelector(location.hash).getBoundingClientRect().top < innerHeight"
 """Whether the place that was pressed is in the window."""
-WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 INTERVALS = Intervals(page_return_seconds=0, page_refresh_seconds=1)
 PHONE, DESKTOP = (360, 640), (1280, 800)
 
 
-class AccountTests(LinkCase):
-    """A player from the invite to the deletion of the account, in local mode."""
+class AccountTests(OwnerWalkCase, LinkCase):
+    """A player from the invite to the deletion of the account, and the owner, in local mode."""
 
     intervals: ClassVar = INTERVALS
     config: ClassVar[Any] = {**LinkCase.config, "limits": {"passwords_per_minute": 0}}
@@ -88,14 +87,13 @@ class AccountTests(LinkCase):
         self.signs_another_browser_out()
         self.signs_the_game_out()
         self.changes_the_password()
+        browser.resize(*PHONE)
+        self.walk_as_owner(NAME, "Z. Beeblebrox", "Tricia")
+        browser.resize(*DESKTOP)
         self.gets_a_new_password()
         self.deletes_the_account()
         self.is_read_by_the_owner()
         self.assertEqual([error for error in browser.errors() if "status of 4" not in error], [])
-
-    def looks_right(self) -> None:
-        """Assert that the style is applied, and that nothing is wider than the window."""
-        self.assertEqual((self.browser.read(STYLED), self.browser.read(WIDER)), ("14px", 0), self.browser.text)
 
     def assert_notice_once(self, key: str) -> None:
         """Assert that a notice is shown once: neither Back nor a reload shows it again."""
@@ -296,7 +294,7 @@ class AccountTests(LinkCase):
             self.browser.resize(*size)
             self.browser.open(self.owner)
             self.looks_right()
-        self.assertIn("Tricia", self.browser.text)
+        self.assertIn(OWNER, self.browser.text)
         for name in self.browser.read(PLACES):
             self.browser.press(name)
             self.browser.until(lambda: self.browser.evaluate(HERE), name)
