@@ -389,7 +389,7 @@ class RealBackupTests(CommandTestCase):
         self.assertIn("is in the data folder", back_up(Config(), where, self.data) or "")
 
     def test_progress(self) -> None:
-        """The progress is that of the files which are not complete yet, whoever makes them, of those to be copied."""
+        """The progress is that of the files which are not complete yet, also of another process, of those to be copied."""
         self.serve()
         folder, where = self.folder / "backups", Paths(self.config, self.data)
         folder.mkdir()
