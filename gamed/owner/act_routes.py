@@ -153,7 +153,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
     async def _reset_link(self, act: OwnerAct) -> bytes:
         """Show a link that sets a password: who has it is that player, so the sign-in must be a recent one."""
         self.responder.account.require_recent(act.visit)
-        link, name = await self.service.add_reset_link(act.caller, act.player)
+        link, name = await self.service.add_reset_link(act.caller, act.player, self._code(act))
         return await self._link(act, link, f"{RESET}/{link.token}", name, reset=True)
 
     async def _erase(self, act: OwnerAct) -> bytes:

@@ -1,8 +1,8 @@
 """The acts of the owner's page in auth.db: each is one transaction that checks, writes and records the event.
 
 The functions that decide and write are those of the commands. A transaction begins with require_owner(), so an act
-never follows `gamed owner reset` or `gamed owner page off`. All are submitted without keys: each is alone, so of two
-tabs one wins, and the other reads what is there by then.
+never follows `gamed owner reset`, `gamed owner page off` or the end of its session. All are submitted without keys:
+each is alone, so of two tabs one wins, and the other reads what is there by then.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,9 @@ from gamed.players.owner_tables import CodeCheck
 from gamed.players.tables import NamedPlayer, State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import is_browser_session
-from gamed.sessions.browser_tables import end_own_browser
+from gamed.sessions.browser_tables import end_own_browser, player_of_browser
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.errors import TokenInvalid
 from gamed.structs import Component, redacts
 
 T = TypeVar("T")
@@ -64,7 +65,10 @@ class Act(Struct, frozen=True):
 
 
 class ActStore(Component, frozen=True, kw_only=True):
-    """The transactions; each method may raise DatabaseError, NotTheOwner, OwnerProtected or PersonGone."""
+    """The transactions.
+
+    Each method may raise DatabaseError, NotTheOwner, TokenInvalid, OwnerProtected or PersonGone.
+    """
 
     reads: ReadQueue
     writes: WriteQueue
@@ -100,8 +104,8 @@ class ActStore(Component, frozen=True, kw_only=True):
 
         return self._about(act, work)
 
-    def add_reset_link(self, act: Act, link: NewLink) -> Deferred[NamedPlayer]:
-        """Store a reset link, which ends the earlier ones; raise NoAccount."""
+    def add_reset_link(self, act: Act, link: NewLink) -> Deferred[NamedPlayer | CodeCheck]:
+        """Store a reset link, which ends the earlier ones; raise NoAccount. With a CodeCheck nothing was changed."""
 
         def work(connection: Connection) -> NamedPlayer:
             named = tables.find_named(connection, self.keys, act.player_id)
@@ -110,18 +114,18 @@ class ActStore(Component, frozen=True, kw_only=True):
             link_tables.insert_reset_link(connection, self.keys.indexer, act.player_id, link)
             return named
 
-        return self._about(act, work)
+        return self._confirmed(act, work, act.player_id)
 
-    def mark_erased(self, act: Act) -> Deferred[CodeCheck]:
-        """Mark a player, whom the caller then erases. With another result than RIGHT nothing was changed."""
+    def mark_erased(self, act: Act) -> Deferred[bool | CodeCheck]:
+        """Mark a player, whom the caller then erases. With a CodeCheck nothing was changed."""
         return self._confirmed(
             act, partial(player_store.mark_removed, player_id=act.player_id, now_ms=act.now_ms), act.player_id
         )
 
-    def begin_merge(self, act: Act, heir_id: str) -> Deferred[CodeCheck]:
+    def begin_merge(self, act: Act, heir_id: str) -> Deferred[CodeCheck | None]:
         """Move a player's sign-in methods to the heir, and mark the player, whose saves the caller then moves.
 
-        Raise MergeRefused or PersonGone. With another result than RIGHT nothing was changed.
+        Raise MergeRefused or PersonGone. With a CodeCheck nothing was changed.
         """
 
         def work(connection: Connection) -> None:
@@ -154,15 +158,15 @@ class ActStore(Component, frozen=True, kw_only=True):
         """Record an act on what is not in auth.db: saves, game files, backups."""
         return self._act(act, lambda connection: None)
 
-    def check(self, caller: AuthenticatedSession) -> Deferred[None]:
-        """Raise NotTheOwner unless the caller may act; before work that is not in auth.db."""
-        return self.reads.submit(partial(require_owner, caller=caller))
+    def check(self, act: Act) -> Deferred[None]:
+        """Raise NotTheOwner or TokenInvalid unless the caller may act; before work that is not in auth.db."""
+        return self.reads.submit(partial(require_owner, act=act))
 
     def check_target(self, act: Act) -> Deferred[None]:
         """Raise what an act on a player would, if it is not in auth.db; a player whom auth.db does not know is none."""
 
         def work(connection: Connection) -> None:
-            require_owner(connection, act.caller)
+            require_owner(connection, act)
             player = tables.find_player(connection, act.player_id) if is_storable(act.player_id) else None
             if player is not None and player.state == "erasing":
                 raise PersonGone
@@ -173,7 +177,7 @@ class ActStore(Component, frozen=True, kw_only=True):
 
     def _act(self, act: Act, work: Callable[[Connection], T]) -> Deferred[T]:
         def transaction(connection: Connection) -> T:
-            require_owner(connection, act.caller)
+            require_owner(connection, act)
             done = work(connection)
             record_act(connection, act, act.player_id or None)
             return done
@@ -184,7 +188,7 @@ class ActStore(Component, frozen=True, kw_only=True):
         """Act on a player who is not the owner."""
 
         def transaction(connection: Connection) -> T:
-            require_owner(connection, act.caller)
+            require_owner(connection, act)
             self._target(connection, act.player_id, act.command)
             # First: `players reject` deletes the row, and merging names another player.
             record_act(connection, act, act.player_id)
@@ -192,21 +196,23 @@ class ActStore(Component, frozen=True, kw_only=True):
 
         return self.writes.submit(transaction)
 
-    def _confirmed(self, act: Act, work: Callable[[Connection], object], about: str) -> Deferred[CodeCheck]:
-        """Act on a player if the typed code is right, and record the act about a player who stays."""
+    def _confirmed(self, act: Act, work: Callable[[Connection], T], about: str) -> Deferred[T | CodeCheck]:
+        """Act on a player if the typed code is right, and record the act about a player who stays.
 
-        def transaction(connection: Connection) -> CodeCheck:
-            require_owner(connection, act.caller)
+        Return what is wrong with the code, if anything: a value, because the attempt is counted.
+        """
+
+        def transaction(connection: Connection) -> T | CodeCheck:
+            require_owner(connection, act)
             self._target(connection, act.player_id, act.command)
             if not is_storable(about):
                 raise PersonGone
             if act.code is not None:
                 check = owner_tables.use_code(connection, self.keys.indexer, act.code, act.now_ms)
                 if check is not CodeCheck.RIGHT:
-                    return check  # a value, because the attempt is counted
+                    return check
             record_act(connection, act, about)
-            work(connection)
-            return CodeCheck.RIGHT
+            return work(connection)
 
         return self.writes.submit(transaction)
 
@@ -226,18 +232,26 @@ class ActStore(Component, frozen=True, kw_only=True):
         return named
 
 
-def require_owner(connection: Connection, caller: AuthenticatedSession) -> None:
-    """Raise NotTheOwner unless the page is on and the caller is the owner now."""
+def require_owner(connection: Connection, act: Act) -> None:
+    """Raise NotTheOwner unless the page is on and the caller is the owner now, TokenInvalid if the session has ended.
+
+    The form was accepted a moment before, or longer: a transaction may wait for another process.
+    """
+    caller = act.caller
     player = tables.find_player(connection, caller.player_id)
     may_act = player is not None and player.owner and player.state == "active"
     if not may_act or owner_tables.read_switch(connection) is None:
         raise NotTheOwner
+    if player_of_browser(connection, caller.session_id, act.now_ms) != caller.player_id:
+        raise TokenInvalid
 
 
 def record_act(connection: Connection, act: Act, player_id: str | None) -> None:
     add_command(connection, act.command, player_id, act.by, act.now_ms)
 
 
-def require_confirmed(check: CodeCheck) -> None:
-    if check is not CodeCheck.RIGHT:
-        raise NotConfirmed(check)
+def confirmed(result: T | CodeCheck) -> T:
+    """Return the result of an act; raise NotConfirmed if its code was not right."""
+    if isinstance(result, CodeCheck):
+        raise NotConfirmed(result)
+    return result

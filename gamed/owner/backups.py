@@ -86,11 +86,11 @@ class OwnerBackups:
 
     async def begin(self, caller: AuthenticatedSession) -> None:
         """Begin a backup; raise NoBackupFolder, BackupRuns, NotTheOwner or DatabaseError."""
-        await self._store.check(caller)
+        act = Act(caller, "backup", self._now_ms())
+        await self._store.check(act)
         _, run = await self._databases.reads.submit(_read)
         if self._running or (run is not None and run.ended_ms is None and await self._is_alive(run)):
             raise BackupRuns
-        act = Act(caller, "backup", self._now_ms())
         begin = partial(_begin, before=run, instance_id=self._instance_id, act=act)
         folder = await self._databases.auth.submit(begin)
         self._running = True
@@ -173,7 +173,7 @@ def _read(connection: Connection) -> tuple[Any, BackupRun | None]:
 
 def _begin(connection: Connection, before: BackupRun | None, instance_id: str, act: Act) -> Path:
     """Take the row, if it is as it was before: of two processes one begins. Return the folder that is named now."""
-    require_owner(connection, act.caller)
+    require_owner(connection, act)
     switch = read_switch(connection)
     if switch is None or switch.backup_folder is None:
         raise NoBackupFolder

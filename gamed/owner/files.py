@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from gamed.assets import channel_store
 from gamed.assets import verify as asset_verify
 from gamed.assets.channel_store import ChannelUpdate
-from gamed.assets.errors import AssetsError, ChannelMoved
+from gamed.assets.errors import AssetsBusy, AssetsError, ChannelMoved
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.assets.verify import Overview
@@ -33,6 +33,7 @@ class OwnerFiles:
         self._now_ms = now_ms
         self._in_thread = in_thread
         self._looks = SharedLooks(clock, FOLDER_SECONDS)
+        self._changing = False
 
     async def overview(self) -> Overview | None:
         """Return channels, releases and sizes; None if the folder cannot be read, or does not respond."""
@@ -50,16 +51,26 @@ class OwnerFiles:
         """
         if not (is_channel(channel) and is_release(release) and is_release(before)):
             raise FilesChanged
-        work = partial(self._point, channel, release, before)
-        moved: ChannelUpdate = await self._in_thread(work)
+        moved = await self._change(partial(self._point, channel, release, before))
         return moved.release != moved.before
 
     async def roll_back(self, channel: str, before: str) -> bool:
         """Point a channel at the release before, as `assets rollback`; raise FilesChanged or AssetsError."""
         if not (is_channel(channel) and is_release(before)):
             raise FilesChanged
-        await self._in_thread(partial(self._roll_back, channel, before))
+        await self._change(partial(self._roll_back, channel, before))
         return True
+
+    async def _change(self, work: Callable[[], ChannelUpdate]) -> ChannelUpdate:
+        """Do the work in a thread, if none does such work: a disk that does not respond holds one of them."""
+        if self._changing:
+            raise AssetsBusy("Another change of the game files has not ended yet. Try again in a moment.")
+        self._changing = True
+        try:
+            update: ChannelUpdate = await self._in_thread(work)
+        finally:
+            self._changing = False
+        return update
 
     def _point(self, channel: str, release: str, before: str) -> ChannelUpdate:
         try:

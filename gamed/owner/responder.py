@@ -27,6 +27,7 @@ from gamed.owner.reads import OwnerReads
 from gamed.owner.site_views import OwnerFrame
 from gamed.pages.model import Page, Text, Way
 from gamed.players.errors import AccountReauthenticationRequired, MergeRefused, PlayerChanged
+from gamed.players.owner_tables import CodeCheck
 from gamed.saves import errors as save_errors
 from gamed.sessions.errors import SessionError
 from gamed.structs import Component
@@ -40,6 +41,7 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     model.DeviceGone: (409, sentences.DEVICE_GONE),
     model.InviteGone: (409, sentences.INVITE_GONE),
     model.TooManyInvites: (409, sentences.TOO_MANY_INVITES),
+    model.NotConfirmed: (403, sentences.CODES[CodeCheck.NONE]),
     model.NoAccount: (409, sentences.NO_ACCOUNT),
     model.TextUnusable: (400, sentences.UNUSABLE),
     model.NoBackupFolder: (409, sentences.NO_FOLDER),
@@ -127,6 +129,8 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
         command = next((HELP[kind] for kind in type(error).__mro__ if kind in HELP), "")
         if isinstance(error, model.OwnerProtected):
             command = f"gamed {error.command}"
+        if isinstance(error, model.NotConfirmed):
+            sentence = sentences.CODES[error.check]
         if status == 503:
             request.setHeader("Retry-After", str(getattr(error, "retry_after", None) or RETRY_SECONDS))
         title = TITLES[404] if status == 404 and request.head.method == "GET" else None

@@ -14,7 +14,7 @@ from gamed.crypto import Random
 from gamed.database.connection import STATE, attributed, is_storable
 from gamed.database.databases import Databases
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt, DatabaseError
-from gamed.owner.acts import Act, ActStore, require_confirmed
+from gamed.owner.acts import Act, ActStore, confirmed
 from gamed.owner.model import NOTE_CHARACTERS, NotTheOwner, PersonGone, TextUnusable
 from gamed.players.errors import DisplayNameInvalid, PlayerChanged
 from gamed.players.names import parse_display_name
@@ -23,6 +23,7 @@ from gamed.saves import operator_store
 from gamed.saves.errors import CorruptBlob, VersionGone
 from gamed.saves.model import Version
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.errors import SessionError
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -40,7 +41,7 @@ RESET_SECONDS = 24 * 3600
 
 
 class OwnerService(Component, frozen=True, kw_only=True):
-    """The acts; each may raise NotTheOwner, OwnerProtected, PersonGone or DatabaseError, and must not be cancelled."""
+    """The acts; each may raise what ActStore's methods do, and must not be cancelled."""
 
     store: ActStore
     databases: Databases
@@ -82,10 +83,13 @@ class OwnerService(Component, frozen=True, kw_only=True):
         await self.store.end_device(self._act(caller, "sessions revoke", player_id), session_id)
         self.revoked(player_id)
 
-    async def add_reset_link(self, caller: AuthenticatedSession, player_id: str) -> tuple[NewLink, str]:
-        """Make a reset link; return it with the name of the account. Raise NoAccount."""
+    async def add_reset_link(
+        self, caller: AuthenticatedSession, player_id: str, code: str | None
+    ) -> tuple[NewLink, str]:
+        """Make a reset link; return it with the name of the account. Raise NoAccount or NotConfirmed."""
         link = NewLink.generate(self.random, self.now_ms(), RESET_SECONDS)
-        named = await self.store.add_reset_link(self._act(caller, "players reset-link", player_id), link)
+        act = self._act(caller, "players reset-link", player_id, code)
+        named = confirmed(await self.store.add_reset_link(act, link))
         return link, named.name or ""
 
     async def erase(self, caller: AuthenticatedSession, player_id: str, code: str | None) -> None:
@@ -94,18 +98,18 @@ class OwnerService(Component, frozen=True, kw_only=True):
         Once marked, the player is erased in any case, if necessary after a restart.
         """
         act = self._act(caller, "players erase", player_id, code)
-        await self.store.check(caller)
+        await self.store.check(act)
         await self.removals.saves.check_writable()
-        require_confirmed(await self.store.mark_erased(act))
+        confirmed(await self.store.mark_erased(act))
         self.audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
         await self._finish(Removal(player_id))
 
     async def merge(self, caller: AuthenticatedSession, player_id: str, heir_id: str, code: str | None) -> None:
         """Give all that a player has to another, and delete the player; raise NotConfirmed or MergeRefused."""
         act = self._act(caller, "players merge", player_id, code)
-        await self.store.check(caller)
+        await self.store.check(act)
         await self.removals.saves.check_writable()
-        require_confirmed(await self.store.begin_merge(act, heir_id))
+        confirmed(await self.store.begin_merge(act, heir_id))
         await self._finish(Removal(player_id, heir_id))
 
     async def _finish(self, removal: Removal) -> None:
@@ -154,17 +158,18 @@ class OwnerService(Component, frozen=True, kw_only=True):
 
         Without `always` nothing is recorded for a result that is false.
         """
-        await self.store.check(caller)
+        act = self._act(caller, command)
+        await self.store.check(act)
         done = await work()
         if always or done:
-            await self._record(self._act(caller, command))
+            await self._record(act)
         return done
 
     async def _record(self, act: Act) -> None:
         """Record an act that has happened; where auth.db does not take it, the log of the server alone has it."""
         try:
             await self.store.record(act)
-        except (NotTheOwner, DatabaseError):  # an error would tell the owner that nothing was changed
+        except (NotTheOwner, SessionError, DatabaseError):  # an error would tell the owner that nothing was changed
             self.audit.record(SecurityEvent.COMMAND, command=act.command, player=act.player_id, by=act.by)
 
     async def _check_saves(self, act: Act) -> None:
@@ -173,7 +178,10 @@ class OwnerService(Component, frozen=True, kw_only=True):
         await self.store.check_target(act)
 
     async def _restore(self, act: Act, slot: str, number: int) -> Version:
-        """Check the bytes, then make the version current, then record it: no transaction writes both databases."""
+        """Check the bytes, then make the version current, then record it: no transaction writes both databases.
+
+        The bytes of a large save take seconds, so the right to act is checked again after them.
+        """
         player_id = act.player_id
         find = partial(operator_store.find_restorable, player_id=player_id, slot=slot, number=number)
         version = await self.databases.reads.submit(attributed(STATE, find))
@@ -183,6 +191,7 @@ class OwnerService(Component, frozen=True, kw_only=True):
             raise VersionGone("That version is not kept any more.") from None
         except (BlobCorrupt, DatabaseCorrupt):
             raise CorruptBlob("The bytes of that version are damaged.") from None
+        await self._check_saves(act)
         restore: Any = partial(
             operator_store.restore_version, player_id=player_id, slot=slot, number=number, now_ms=act.now_ms
         )

@@ -139,6 +139,7 @@ def persons() -> Iterator[Shown]:
     no_player_yet = replace(details(asking), devices=(), browsers=(), activity=(), usage=Usage())
     yield Shown.of("person asking", site_views.person_page(OWN, no_player_yet, NAMES))
     yield Shown.of("person long", site_views.person_page(LONG_OWN, details(BLOCKED, "long"), NAMES), LONG)
+    yield Shown.of("person with a code", site_views.person_page(NEEDS_CODE, details(FRIEND), NAMES))
     yield Shown.of("erase", site_views.ask_page(done("again"), FRIEND, None))
     yield Shown.of("erase with a code", site_views.ask_page(NEEDS_CODE, FRIEND, None))
     yield Shown.of("merge", site_views.ask_page(OWN, FRIEND, NAMELESS))

@@ -584,6 +584,19 @@ class CodeTests(SiteCase):
         self.act(form, code=self.code())
         self.assertIsNone(self.state(BO))
 
+    def test_reset_link(self) -> None:
+        """A reset link needs a code, too: with it anyone could take the account over, and adopt it for good."""
+        page = self.open(f"/people/{BO}")
+        self.assertIn("run on the server: gamed owner confirm", page.text)
+        form = page.form("/reset-link")
+        refused = self.act(form, code="00000000")
+        self.assertEqual(refused.status, 403)
+        self.assertIn(sentences.CODES[owner_tables.CodeCheck.NONE].source, refused.text)
+        self.assertEqual((self.server.rows("SELECT count(*) FROM reset_link"), self.events()), ([(0,)], []))
+        shown = self.act(form, code=self.code())
+        self.assertEqual((shown.status, shown.heading), (200, "A link for a new password"))
+        self.assertEqual(self.server.rows("SELECT count(*) FROM reset_link"), [(1,)])
+
     def test_at_rest(self) -> None:
         """The code is stored as an index alone, and is in no log."""
         code = self.code().replace(" ", "")

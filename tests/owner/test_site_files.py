@@ -10,6 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from gamed.assets import channel_store
+from gamed.assets.errors import AssetsBusy
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore, channel_lock
 from gamed.cli.data.backup import back_up, read_progress
@@ -22,6 +23,7 @@ from gamed.owner import site_sentences as sentences
 from gamed.owner.backups import FAILED, list_backups
 from gamed.owner.files import OwnerFiles
 from gamed.owner.model import FilesChanged
+from gamed.players import owner_tables
 from tests.cli.process import CommandTestCase
 from tests.login.fixtures import ANNA, done
 from tests.owner.site_fixtures import BO, CLEO, HOME, SiteCase
@@ -77,6 +79,19 @@ class SavesTests(SiteCase):
         self.assertIn(sentences.NOTICES["o-restore"].source, page.text)
         self.assertEqual((self.read(self.game, "auto"), self.events()), (ONE, []))
         self.assertIn(f'command command="saves restore" player={BO} by={BY}', str(self.server.security))
+
+    def test_turned_off_meanwhile(self) -> None:
+        """Bytes may take seconds to check: if the page is turned off meanwhile, the save stays as it is."""
+        form, blobs = self.open(f"/saves/{BO}/auto").form("/restore", version="1"), self.server.databases.blobs
+        check = blobs.check
+
+        async def check_late(blob_id: int) -> None:
+            await check(blob_id)
+            self.server.write(owner_tables.turn_off)
+
+        blobs.check = check_late  # type: ignore[assignment,method-assign]
+        self.assertEqual(self.act(form).status, 404)
+        self.assertEqual((self.read(self.game, "auto"), self.events()), (TWO, []))
 
     def test_refused(self) -> None:
         """A version, a slot or a player that is not there changes nothing."""
@@ -209,6 +224,25 @@ class FilesTests(SiteCase):
             found = done(look)
             assert found is not None
             self.assertEqual(len(found.releases), 2)
+
+    def test_disk_away(self) -> None:
+        """Of two changes on a disk that does not respond, one waits in a thread, and the other is refused at once."""
+        begun: list[Deferred[Any]] = []
+
+        def in_thread(work: Any) -> Deferred[Any]:
+            begun.append(Deferred())
+            return begun[-1].addCallback(lambda _: work())
+
+        files = OwnerFiles(self.server.clock, self.data, 5, self.server.now_ms, in_thread)
+        first = Deferred.fromCoroutine(files.roll_back("stable", self.releases[1]))
+        for change in (files.roll_back("stable", self.releases[1]), files.point("stable", *self.releases)):
+            self.failureResultOf(Deferred.fromCoroutine(change), AssetsBusy)
+        begun[0].callback(None)
+        self.assertTrue(done(first))
+        self.assertEqual(self.pointer(), self.releases[0])
+        again = Deferred.fromCoroutine(files.point("stable", self.releases[1], self.releases[0]))
+        begun[1].callback(None)
+        self.assertTrue(done(again))
 
     def test_point(self) -> None:
         """A channel is pointed at another release; names that cannot be are refused."""

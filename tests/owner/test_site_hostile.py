@@ -109,6 +109,29 @@ class FormTests(SiteCase):
             self.assertEqual(self.browser.post(self.form(action)).status, 403, action)
         self.unchanged("")
 
+    def test_signed_out_meanwhile(self) -> None:
+        """An act whose session ends after its form was accepted, but before it is carried out, does nothing."""
+        reads = self.server.databases.reads
+        submit = reads.submit
+
+        def use(last_used_ms: int) -> None:
+            update = "UPDATE browser_session SET last_used_ms = :last_used_ms"
+            self.server.write(lambda c: c.execute(update, {"last_used_ms": last_used_ms}).close())
+
+        def submit_and_end(work: Any, *args: Any, **kwargs: Any) -> Any:
+            found = submit(work, *args, **kwargs)
+            if "authenticate" in getattr(work, "__qualname__", ""):
+                found.addCallback(lambda result: (use(0), result)[1])
+            return found
+
+        for action in FIELDS:
+            reads.submit = submit_and_end  # type: ignore[method-assign]
+            refused = self.browser.post(self.form(action))
+            reads.submit = submit  # type: ignore[method-assign]
+            self.assertEqual((refused.status, refused.heading), (403, "Your server"), action)
+            use(self.server.now_ms())
+            self.unchanged(action)
+
     def test_other_methods(self) -> None:
         """An act is a POST of a form: nothing else does it."""
         for action in FIELDS:
