@@ -1,6 +1,5 @@
 """docs/internals/threats.md has a defence and tests for each threat, docs/owners/risks.md the remaining risks."""
 
-import re
 from collections.abc import Iterator
 
 from msgspec import Struct

@@ -41,7 +41,7 @@ _log = EventLog(Logger())
 
 
 class BackupMaker(Struct, frozen=True):
-    """What `gamed backup` does, for the service; both functions block."""
+    """Backups as `gamed backup` makes them, for the service; both functions block."""
 
     make: Callable[[Path], str | None]
     """Makes a backup in a folder; returns why there is none."""
