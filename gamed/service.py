@@ -141,6 +141,9 @@ class GamedService(MultiService):
 
     def startService(self) -> None:
         self._context.databases.register_process()
+        # Begins this run (gamed/saves/build.py) before a change does, so that workers that start together are one run
+        # of a player's 16. If state.db cannot be written now, the first change begins it.
+        self._context.databases.state.submit(lambda connection: None, keys=()).addErrback(lambda reason: None)
         if self._admin is not None:
             self._admin.open()
         self._assets.open()

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from re import ASCII, compile
@@ -253,6 +254,14 @@ def reports_json(command: Callable[Concatenate[CommandContext, P], None]) -> Cal
     return option(click.pass_obj(command))
 
 
+@cache
+def own_run() -> str:
+    """Return the id of this process as a run (gamed/saves/model.py)."""
+    from gamed.saves.model import new_run
+
+    return new_run(token_bytes)
+
+
 class OfflineDatabases(Struct, frozen=True):
     """The databases, which the running service may use at the same time.
 
@@ -269,9 +278,15 @@ class OfflineDatabases(Struct, frozen=True):
         return self._run(self.store.run_transaction, AUTH, transaction)
 
     def write_state(self, transaction: Callable[[Connection], T]) -> T:
-        """Run a write transaction on state.db."""
+        """Run a write transaction on state.db as a run of its own: perhaps the files went back, and no server began."""
+        from gamed.saves.tables import begin_run  # late: most commands do not write saves
+
+        def in_own_run(connection: Connection) -> T:
+            begin_run(connection, own_run())
+            return transaction(connection)
+
         may_change()
-        return self._run(self.store.run_transaction, STATE, transaction)
+        return self._run(self.store.run_transaction, STATE, in_own_run)
 
     def read_auth(self, transaction: Callable[[Connection], T]) -> T:
         """Run a read transaction on auth.db."""

@@ -323,6 +323,7 @@ class WriteQueue(DatabaseQueue):
         """The keys of the batch that runs."""
         self._each_keys: Sequence[WriteKeys] | None = None
         """The same for each of its transactions."""
+        self._first: Transaction[None] | None = None
 
     def submit(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
         """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written.
@@ -353,9 +354,19 @@ class WriteQueue(DatabaseQueue):
         """Give some free space back to the disk; fire with True while there is more."""
         return self.submit(self.thread.engine.release_space, keys=())
 
+    def begin_with(self, transaction: Transaction[None]) -> None:
+        """Commit this transaction before all others; as long as it fails, all fail with its error."""
+        self._first = transaction
+
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:
             return [detached_failure(new_error(self._database.unavailable_as)) for _ in transactions]
+        if self._first is not None:
+            [outcome] = self._explain(write_batch(self.thread, connection, [self._first], None, None))
+            if isinstance(outcome, Failure):
+                assert outcome.value is not None
+                return [detached_failure(outcome.value) for _ in transactions]
+            self._first, connection = None, self.thread.pool.connect()  # a new one if that could only read
         return self._explain(write_batch(self.thread, connection, transactions, self._keys, self._each_keys))
 
     def _pop_batch(self) -> list[_Queued[Any]]:

@@ -13,6 +13,7 @@ from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import SpoolThreads
 from gamed.long_poll import LongPollRegistry
+from gamed.saves import tables
 from gamed.saves.batch import CommitService
 from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
@@ -22,6 +23,7 @@ from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, PlayerRateLimiter
+from gamed.saves.model import new_run
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -80,6 +82,7 @@ def build_saves(
     """
     databases, game, tasks, now_ms = context.databases, context.settings.game, context.tasks, context.now_ms
     limits, data = game.saves, context.settings.data
+    databases.state.begin_with(partial(tables.begin_run, run=new_run(context.random)))
     folder = data / "tmp"
     disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)

@@ -129,8 +129,11 @@ class SlotState(Struct, frozen=True):
 EPOCH_BYTES = 6
 EPOCH_LENGTH = 8
 """Characters of a drawn epoch: EPOCH_BYTES in base64url."""
+RUN_BYTES = 3
+RUN_LENGTH = 6
+"""Characters of the id of a run: RUN_BYTES in hexadecimal digits, because an epoch may have a hyphen."""
 _CURSOR: Final = compile(r"([A-Za-z0-9_-]{1,32})\.([0-9]{1,18})", ASCII)
-_BEGUN: Final = compile(r"-([0-9]{1,18})", ASCII)
+_AFTER_EPOCH: Final = compile(r"([0-9a-f]{6})?(?:-([0-9]{1,18}))?", ASCII)
 
 
 class Cursor(Struct, frozen=True):
@@ -148,18 +151,25 @@ class Cursor(Struct, frozen=True):
     would begin again with the first page, for ever. It is a part of the epoch's text, because the form of a cursor is
     in the protocol: `k3x9Ab_Q-1234.17`.
     """
+    run: str = ""
+    """The run of the server that made this change, or the one with the number `begun` if that is higher.
+
+    It shows a database that went back in time: there another run has made that change. It is a part of the epoch's
+    text, too, `k3x9Ab_Q5f01cc.17`, and empty in cursors of earlier releases and for changes that are too old.
+    """
 
     def __str__(self) -> str:
         begun = f"-{self.begun}" if self.begun > self.seq else ""
-        return f"{self.epoch}{begun}.{self.seq}"
+        return f"{self.epoch}{self.run}{begun}.{self.seq}"
 
     @property
     def entity_tag(self) -> EntityTag:
         return EntityTag(str(self))
 
-    def follows(self, since: "Cursor") -> bool:
-        """Check that `since` has the same epoch and is not ahead of this cursor."""
-        return since.epoch == self.epoch and max(since.seq, since.begun) <= self.seq
+    @property
+    def reached(self) -> int:
+        """Return the highest change that the client may have seen."""
+        return max(self.seq, self.begun)
 
 
 EMPTY_CURSOR: Final = Cursor("0", 0)
@@ -171,14 +181,37 @@ def parse_cursor(text: str) -> Cursor:
     match = _CURSOR.fullmatch(text)
     if match is None:
         raise InvalidSaveRequest("since takes the cursor of an earlier answer as it was; without it you get all.")
-    begun = _BEGUN.fullmatch(match[1], EPOCH_LENGTH)
-    if begun is None:
+    rest = _AFTER_EPOCH.fullmatch(match[1], EPOCH_LENGTH)
+    if rest is None:
         return Cursor(match[1], int(match[2]))
-    return Cursor(match[1][:EPOCH_LENGTH], int(match[2]), int(begun[1]))
+    return Cursor(match[1][:EPOCH_LENGTH], int(match[2]), int(rest[2] or 0), rest[1] or "")
 
 
 def new_epoch(random: Random) -> str:
     return base64url(random(EPOCH_BYTES))
+
+
+def new_run(random: Random) -> str:
+    return random(RUN_BYTES).hex()
+
+
+RUNS_KEPT = 16
+RUN_BASE = 10**13
+"""Is added to the number of a change in the stored text, so that it always has RUN_DIGITS digits."""
+RUN_DIGITS = 14
+RUNS_LENGTH = RUNS_KEPT * (RUN_LENGTH + RUN_DIGITS)
+
+
+def run_at(runs: str, seq: int) -> str:
+    """Return the run that made a change; return "" if that was before the runs that are kept.
+
+    `runs` is the text in player_saves, the latest run first: the id of each, and the change before its first one.
+    """
+    for begin in range(0, len(runs), RUN_LENGTH + RUN_DIGITS):
+        number = begin + RUN_LENGTH
+        if int(runs[number : number + RUN_DIGITS]) - RUN_BASE < seq:
+            return runs[begin:number]
+    return ""
 
 
 class SlotEntry(Struct, frozen=True):
@@ -241,6 +274,23 @@ class SavesSummary(Struct, frozen=True):
     """The latest change of a slot that expired: no list has it, so the changes since an older cursor are incomplete."""
     expired_version: int = 0
     """The highest version number of a slot that expired; a new slot begins above it, so that no etag comes twice."""
+    runs: str = ""
+    """The last runs of the server that made changes (see run_at())."""
+
+    def cursor_at(self, seq: int, begun: int) -> Cursor:
+        """Return the cursor after an earlier change, with `begun` as in Cursor."""
+        return Cursor(self.cursor.epoch, seq, begun, run_at(self.runs, max(seq, begun)))
+
+    def continues(self, since: Cursor) -> bool:
+        """Check whether the saves of `since` became these ones.
+
+        They did not if its epoch is another one or it is ahead, and if its last change is not the one with that number
+        here. The second shows only by the run that made it, once later changes have taken the numbers again: the
+        database went back to an earlier state, such as a virtual machine to a snapshot.
+        """
+        if since.epoch != self.cursor.epoch or since.reached > self.cursor.seq:
+            return False
+        return since.run == "" or run_at(self.runs, since.reached) in ("", since.run)
 
     def covers(self, since: Cursor) -> bool:
         """Check whether the server can list the changes after `since`.
@@ -249,13 +299,13 @@ class SavesSummary(Struct, frozen=True):
         """
         if since == EMPTY_CURSOR:
             return self.erased_ms is None and self.expired_seq == 0
-        return self.cursor.follows(since) and max(since.seq, since.begun) >= self.expired_seq
+        return self.continues(since) and since.reached >= self.expired_seq
 
     def has_expired_since(self, since: Cursor) -> bool:
         """Check whether the changes after `since` cannot be listed only because slots expired."""
         if self.covers(since):
             return False
-        return self.erased_ms is None if since == EMPTY_CURSOR else self.cursor.follows(since)
+        return self.erased_ms is None if since == EMPTY_CURSOR else self.continues(since)
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

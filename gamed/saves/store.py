@@ -45,7 +45,6 @@ from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, Pl
 from gamed.saves.model import (
     ANY_VERSION,
     EMPTY_CURSOR,
-    Cursor,
     Listing,
     SaveContent,
     SavesSummary,
@@ -249,7 +248,7 @@ def read_list(connection: Connection, player_id: str, request: ListRequest, coun
     if not more:
         return Listing(cursor, entries, reset, expired)
     begun = cursor.seq if after is None or after == EMPTY_CURSOR else after.begun
-    return Listing(Cursor(cursor.epoch, page[-1][0], begun), entries, reset, expired, more=True)
+    return Listing(summary.cursor_at(page[-1][0], begun), entries, reset, expired, more=True)
 
 
 def _whole_changes(

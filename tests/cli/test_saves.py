@@ -167,6 +167,16 @@ class ChangeTests(SavesTestCase):
         recorded = [command for command, *_ in self.run_transaction(AUTH, unlogged_commands)]
         self.assertEqual(recorded, ["saves restore", "saves undelete"])
 
+    def test_own_run(self) -> None:
+        """Each command makes its changes in a run of its own: cursors know it if the files went back before it."""
+        for _ in range(2):
+            self.output_of("saves", "restore", ANNA, "auto", "1")
+            self.output_of("saves", "restore", ANNA, "auto", "2")
+        [(runs,)] = self.state("SELECT runs FROM player_saves")
+        ids = [runs[begin : begin + 6] for begin in range(0, len(runs), 20)]
+        self.assertEqual((len(ids), len({*ids})), (4, 4))
+        self.assertEqual(self.state("SELECT run FROM server_run"), [(ids[0],)])
+
     def test_export(self) -> None:
         """A zip with a manifest and every version, for its owner's eyes only; nothing is written over."""
         file = Path(self.folder) / "anna.zip"

@@ -83,6 +83,33 @@ class QueueCase(SynchronousTestCase):
         return sizes
 
 
+class BeginTests(QueueCase):
+    def test_before_all(self) -> None:
+        """The first transaction is committed before all others, and once."""
+        queue = self.stores.auth
+        queue.begin_with(arrive(1))
+        [found] = self.together(queue, arrivals)
+        self.assertEqual(self.successResultOf(found), [1])
+        self.successResultOf(queue.submit(arrive(2)))
+        self.assertEqual(self.successResultOf(queue.submit(arrivals)), [1, 2])
+
+    def test_fails(self) -> None:
+        """While it fails, nothing else is written; then it is tried again."""
+        failing = [True]
+
+        def first(connection: sqlite3.Connection) -> None:
+            arrive(1)(connection)
+            if failing:
+                raise ZeroDivisionError
+
+        queue = self.stores.auth
+        queue.begin_with(first)
+        for written in self.together(queue, arrive(2), arrive(3)):
+            self.failureResultOf(written, ZeroDivisionError)
+        failing.clear()
+        self.assertEqual(self.successResultOf(queue.submit(arrivals)), [1])
+
+
 class Batches(QueueCase):
     def test_reads_share_a_batch(self) -> None:
         """Up to 64 waiting reads are one batch, the rest the next; all get their results in order."""

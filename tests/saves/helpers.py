@@ -55,6 +55,7 @@ class SaveCase(SynchronousTestCase):
         self.folder.mkdir(parents=True)
         self.stores = self.make_stores()
         self.free = 2**40
+        self.random = Counting()
         self.server = SessionServer(self.stores)
         self.bearer = self.sign_in(ANNA)
         self.browser = self.browser_for(self.limits)
@@ -67,7 +68,7 @@ class SaveCase(SynchronousTestCase):
         """Return a browser for the routes of saves over the same databases."""
         paced = replace(limits, writes_per_minute=self.writes_per_minute)
         game = GameSettings(saves=paced, staged_seconds=STAGED_SECONDS)
-        server, values = self.server, {"reactor": self.clock, "random": Counting(), "data": self.folder.parent}
+        server, values = self.server, {"reactor": self.clock, "random": self.random, "data": self.folder.parent}
         context = service_context(
             server.issuer.keys, self.stores, server.audit, lambda: server.now_ms, game=game, **values
         )

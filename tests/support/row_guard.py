@@ -21,6 +21,8 @@ SESSION = "(SELECT player_id FROM auth.session WHERE session_id = found.session_
 BLOB = "(SELECT player_id FROM state.blob WHERE blob_id = found.blob_id)"
 NO_KEY = "NULL"
 """Only a batch without keys may write the table."""
+READ_BY_ALL = ("server_run",)
+"""Each batch with keys reads these; one without keys, which alone writes them, is never beside it."""
 OF_OWNER = ("owner_page", "owner_code", "owner_backup", "daily_figure")
 KEYS: Mapping[str, Mapping[str, str]] = {
     "auth": {
@@ -33,7 +35,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     },
     "state": {
         **dict.fromkeys(("player_saves", "save", "save_version", "blob"), OWN),
-        **dict.fromkeys(("retention", "database_identity"), NO_KEY),
+        **dict.fromkeys(("retention", "database_identity", "server_run"), NO_KEY),
         "blob_part": BLOB,
     },
 }
@@ -89,7 +91,8 @@ def install(execute: Callable[[str], object]) -> None:
             values = {"schema": schema, "table": table, "key": key, "has_parent": key == BLOB}
             execute(_FUNCTION.format(**values))
             execute(_TRIGGER.format(**values))
-            for policy in _POLICIES if os.environ.get("GAMED_ROW_GUARD") == "reads" else ():
+            guards_reads = os.environ.get("GAMED_ROW_GUARD") == "reads" and table not in READ_BY_ALL
+            for policy in _POLICIES if guards_reads else ():
                 execute(policy.format(**{**values, "key": key.replace("found.", f"{table}.")}))
 
 

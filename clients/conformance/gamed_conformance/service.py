@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import copytree, rmtree
 from tempfile import mkdtemp
 from typing import Any, Protocol
 
@@ -146,6 +147,19 @@ class Service:
         backups = sorted(self.folder.glob("backup-*/gamed-*"), key=lambda path: path.stat().st_mtime)
         self.kill()
         self._run("restore", str(backups[-1]))
+        self.start()
+
+    def snapshot(self) -> None:
+        """Copy the data folder as a virtual machine's snapshot does, for `go_back`."""
+        self.kill()
+        copytree(self.folder / "data", self.folder / "snapshot", dirs_exist_ok=True)
+        self.start()
+
+    def go_back(self) -> None:
+        """Stop the server, put the snapshot back without `gamed restored`, and start the server."""
+        self.kill()
+        rmtree(self.folder / "data")
+        copytree(self.folder / "snapshot", self.folder / "data")
         self.start()
 
     def _published(self, channel: str) -> str | None:

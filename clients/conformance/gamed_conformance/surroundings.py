@@ -51,9 +51,9 @@ class Surroundings:
     # -- the real server, and people --
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
-        """Do `kill`, `start`, `restart`, `backup`, `restore`, or `revive`: start it once a rule has killed it."""
-        if what in ("backup", "restore"):
-            self.service.backup() if what == "backup" else self.service.restore()
+        """Do this to the server; `revive` starts it once a rule has killed it."""
+        if what in ("backup", "restore", "snapshot", "go_back"):
+            getattr(self.service, what)()
             return
         service = self.service if what == "restart" else self.world.known_service(self.mode)
         if what == "revive" and service and not service.died.wait(LIMIT_SECONDS):
