@@ -217,6 +217,10 @@ namespace Gamed
         /// refuses the write and keeps the bytes as a conflict copy.</summary>
         internal Sent UnsentCopy;
 
+        /// <summary>The cursor that this device had when the server acknowledged Base: the list of changes after it has
+        /// Base.</summary>
+        internal string Unlisted;
+
         internal Record With(Action<Record> change)
         {
             var copy = (Record)MemberwiseClone();
@@ -348,12 +352,13 @@ namespace Gamed
             });
         }
 
-        internal Record Written(SaveInfo info)
+        internal Record Written(SaveInfo info, string cursor)
         {
             return Acknowledged(info).With(r =>
             {
                 r.Remote = info;
                 r.Deleted = false;
+                r.Unlisted = cursor;
             });
         }
 
@@ -491,7 +496,7 @@ namespace Gamed
                 { "format", Format }, { "slot", Slot }, { "local", Local.ToJson(Local) }, { "base", Info(Base) },
                 { "dirty", Dirty }, { "sent", Sent.ToJson(Sent) }, { "remote", Info(Remote) }, { "deleted", Deleted },
                 { "dispute", Dispute.ToJson(Dispute) }, { "dropped", Local.ToJson(Dropped) }, { "spent", Info(Spent) },
-                { "unsent_copy", Sent.ToJson(UnsentCopy) },
+                { "unsent_copy", Sent.ToJson(UnsentCopy) }, { "unlisted", Unlisted },
             });
         }
 
@@ -502,8 +507,9 @@ namespace Gamed
             var value = (IDictionary<string, object>)Json.Parse(text);
             if (value == null || Members.Of<long>(value, "format") != Format)
                 throw new FormatException("another format");
-            object copy;
-            value.TryGetValue("unsent_copy", out copy);  // records of older versions of this client lack it
+            object copy, unlisted;
+            value.TryGetValue("unsent_copy", out copy);  // records of older versions of this client lack these
+            value.TryGetValue("unlisted", out unlisted);
             var dispute = (IDictionary<string, object>)value["dispute"];
             return new Record
             {
@@ -522,6 +528,7 @@ namespace Gamed
                 Dropped = Local.FromJson(value["dropped"]),
                 Spent = SaveInfo.Maybe(value["spent"]),
                 UnsentCopy = Sent.FromJson(copy),
+                Unlisted = (string)unlisted,
             };
         }
     }
@@ -1773,14 +1780,21 @@ namespace Gamed
         /// <summary>Requests all changes, page by page, before any write is sent.</summary>
         async Task HearAsync(GamedClient only, CancellationToken cancel)
         {
-            while (await HearPageAsync(only, cancel).ConfigureAwait(false))
+            HashSet<string> unlisted;
+            lock (gate)
+            {
+                unlisted = new HashSet<string>(Known().Where(slot => RecordOf(slot).Unlisted != null
+                    && RecordOf(slot).Unlisted == cursor));
+            }
+            while (await HearPageAsync(only, unlisted, cancel).ConfigureAwait(false))
             {
             }
         }
 
         /// <summary>Requests a page of changes; returns whether there are more. The cursor is stored last, so that an
-        /// interrupted page is requested again.</summary>
-        async Task<bool> HearPageAsync(GamedClient only, CancellationToken cancel)
+        /// interrupted page is requested again. `unlisted` are the slots that this device has written since the cursor:
+        /// if a list of changes lacks that version, the server may have lost it.</summary>
+        async Task<bool> HearPageAsync(GamedClient only, ISet<string> unlisted, CancellationToken cancel)
         {
             string asked = whole == null ? cursor : whole.Cursor;
             Changes changes = await ChangesAsync(only, asked, cancel).ConfigureAwait(false);
@@ -1800,6 +1814,14 @@ namespace Gamed
                     return true;
                 await HearAllAsync(only, whole, cancel).ConfigureAwait(false);
                 listed = whole.Listed;
+                unlisted.Clear();
+            }
+            foreach (string slot in unlisted.Where(each => !changes.More || listed.ContainsKey(each)).ToList())
+            {
+                SaveInfo entry;
+                bool has = listed.TryGetValue(slot, out entry);
+                await CompareUnlistedAsync(only, slot, has, entry, cancel).ConfigureAwait(false);
+                unlisted.Remove(slot);
             }
             foreach (KeyValuePair<string, SaveInfo> entry in listed)
                 Change(entry.Key, record => record.Heard(entry.Value, entry.Value == null));
@@ -1851,6 +1873,25 @@ namespace Gamed
                     await CompareAsync(only, record, has, entry, cancel).ConfigureAwait(false);
                 all.Compared.Add(slot);
             }
+        }
+
+        async Task CompareUnlistedAsync(GamedClient only, string slot, bool has, SaveInfo entry,
+            CancellationToken cancel)
+        {
+            Record record;
+            lock (gate)
+                record = RecordOf(slot);
+            SaveInfo written = record.Base;
+            if (written == null || (entry != null && entry.Etag == written.Etag))
+                return;
+            if (has)
+            {
+                await CompareAsync(only, record, true, entry, cancel).ConfigureAwait(false);
+                return;
+            }
+            IList<SaveVersion> history = await HistoryAsync(only, slot, written.Version, cancel).ConfigureAwait(false);
+            bool known = history.Any(version => version.Save != null && version.Save.Etag == written.Etag);
+            Change(slot, r => r.Relisted(known, false, true));
         }
 
         async Task CompareAsync(GamedClient only, Record record, bool has, SaveInfo entry, CancellationToken cancel)
@@ -1950,11 +1991,12 @@ namespace Gamed
             lock (gate)
                 data = BytesOf(slot, sent.Local);
             IDictionary<string, object> meta = sent.Local.Meta.Count == 0 ? null : sent.Local.Meta;
+            string before = cursor;
             try
             {
                 SaveInfo info = await only.PutAsync(slot, data, sent.Base, sent.Local.ContentType, meta, cancel)
                     .ConfigureAwait(false);
-                return record => record.Written(info);
+                return record => record.Written(info, before);
             }
             catch (Conflict error)
             {

@@ -194,7 +194,8 @@ func close() -> void:
 #   "copy"} of an open conflict; dropped: the bytes that were last replaced on this device; spent: a conflict's copy at
 #   the server that is not needed after its bytes are current; unsent_copy: {"local", "base"} of bytes that were
 #   replaced in a conflict before the server had them. Its base is never current, so the server refuses the write and
-#   keeps the bytes as a conflict copy.
+#   keeps the bytes as a conflict copy; unlisted: the cursor that this device had when the server acknowledged `base`,
+#   which is in the list of changes after it, or null.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
 class Record:
 	extends RefCounted
@@ -202,7 +203,7 @@ class Record:
 	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy"]
 
 	static func fresh(slot: String) -> Dictionary:
-		var made = {"slot": slot, "dirty": false, "deleted": false}
+		var made = {"slot": slot, "dirty": false, "deleted": false, "unlisted": null}
 		for name in MEMBERS:
 			made[name] = null
 		return made
@@ -313,8 +314,8 @@ class Record:
 			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
 		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
 
-	static func written(record: Dictionary, info: Dictionary) -> Dictionary:
-		return with(acknowledged(record, info), {"remote": info, "deleted": false})
+	static func written(record: Dictionary, info: Dictionary, cursor) -> Dictionary:
+		return with(acknowledged(record, info), {"remote": info, "deleted": false, "unlisted": cursor})
 
 	static func removed(record: Dictionary, current = null) -> Dictionary:
 		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
@@ -398,6 +399,8 @@ class Record:
 			if typeof(value.get(name)) != TYPE_BOOL:
 				return null
 			made[name] = value[name]
+		if value.get("unlisted") is String:  # records of older versions of this client lack it
+			made["unlisted"] = value["unlisted"]
 		for name in MEMBERS:
 			var kept = value.get(name)
 			if kept == null:
@@ -1074,14 +1077,21 @@ func _look_of(of: Dictionary) -> String:
 
 # Reads the server's list page by page, before the first write.
 func _hear(client: GamedClient) -> Result:
-	var page = await _hear_page(client)
+	var unlisted = {}
+	for slot in _known():
+		var cursor = _record(slot)["unlisted"]
+		if cursor != null and cursor == _cursor:
+			unlisted[slot] = true
+	var page = await _hear_page(client, unlisted)
 	while page.error == null and page.value:
-		page = await _hear_page(client)
+		page = await _hear_page(client, unlisted)
 	return page
 
 
 # Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
-func _hear_page(client: GamedClient) -> Result:
+# `unlisted`: the slots that this device has written since the cursor. If a list of changes lacks that version, the
+# server may have lost it.
+func _hear_page(client: GamedClient, unlisted: Dictionary) -> Result:
 	var asked = _whole["cursor"] if _whole else _cursor
 	var found = await client.changes(asked)
 	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
@@ -1107,6 +1117,14 @@ func _hear_page(client: GamedClient) -> Result:
 		if heard.error:
 			return heard
 		listed = _whole["listed"]
+		unlisted.clear()
+	for slot in unlisted.keys():
+		if found.value["more"] and not listed.has(slot):
+			continue
+		var compared = await _compare_unlisted(client, slot, listed.get(slot))
+		if compared.error:
+			return compared
+		unlisted.erase(slot)
 	return _keep_heard(found.value, listed)
 
 
@@ -1147,15 +1165,36 @@ func _hear_all(client: GamedClient, whole: Dictionary) -> Result:
 	return Result.ok()
 
 
+func _compare_unlisted(client: GamedClient, slot: String, entry) -> Result:
+	await Platform.frame()
+	var base = _record(slot)["base"]
+	if base == null or (entry != null and entry.get("etag") == base["etag"]):
+		return Result.ok()
+	if entry != null:
+		var compared = await _compare(client, slot, entry)
+		return compared
+	var history = await _history(client, slot, base)
+	if history.error:
+		return history
+	var known = false
+	for version in history.value:
+		known = known or (version["save"] and version["save"]["etag"] == base["etag"])
+	return _keep(Record.relisted(_record(slot), known, false, true))
+
+
+# Result of the versions of a slot down to this one; none if the server never had it.
+func _history(client: GamedClient, slot: String, stands: Dictionary) -> Result:
+	var history = await client.versions(slot, stands["version"], PAGE_VERSIONS)
+	return Result.ok([]) if history.error and history.error.is_a("NotFound") else history
+
+
 func _compare(client: GamedClient, slot: String, entry) -> Result:
 	await Platform.frame()
 	var base = _record(slot)["base"]
 	var stands = base if base else _record(slot)["remote"]
 	var history = Result.ok([])
 	if stands:
-		history = await client.versions(slot, stands["version"], PAGE_VERSIONS)
-		if history.error and history.error.is_a("NotFound"):
-			history = Result.ok([])  # the server never had it
+		history = await _history(client, slot, stands)
 		if history.error:
 			return history
 	var has = base == null
@@ -1191,7 +1230,7 @@ func _after(slot: String, how: Array) -> Result:
 	var record = _record(slot)
 	match how[0]:
 		"written":
-			record = Record.written(record, how[1])
+			record = Record.written(record, how[1], how[2])
 		"superseded":
 			record = Record.superseded(record, how[1])
 		"disputed":
@@ -1232,9 +1271,10 @@ func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 		await Platform.frame()
 		return data
 	var meta = local["meta"] if local["meta"].size() > 0 else null
+	var cursor = _cursor
 	var put = await client.put(slot, data.value, sent["base"], meta, local["content_type"])
 	if put.error == null:
-		return Result.ok(["written", put.value])
+		return Result.ok(["written", put.value, cursor])
 	if put.error.kind != "Conflict":
 		return put
 	return Result.ok(["superseded" if put.error.code == "superseded" else "disputed", put.error])

@@ -152,6 +152,8 @@ const tag = (info) => (info ? info.etag : null)
  * @property {SaveInfo | null} spent a conflict copy at the server that is not needed once its bytes are current
  * @property {Sent | null} unsentCopy bytes that a conflict replaced before the server had them; its `base` is never
  *   current, so the server refuses the write and keeps the bytes as a conflict copy
+ * @property {string | null} unlisted the cursor that this device had when the server acknowledged `base`: the list of
+ *   changes after it has `base`
  */
 
 class Record {
@@ -168,13 +170,14 @@ class Record {
     this.dropped = known.dropped
     this.spent = known.spent
     this.unsentCopy = known.unsentCopy
+    this.unlisted = known.unlisted
     Object.freeze(this)
   }
 
   /** @param {string} slot */
   static empty(slot) {
     const nothing = { local: null, base: null, sent: null, remote: null, dispute: null, dropped: null, spent: null }
-    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, ...nothing })
+    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, unlisted: null, ...nothing })
   }
 
   /** @param {Partial<Known>} changes */
@@ -262,9 +265,9 @@ class Record {
     return this.with({ local, base: info, dirty: !done, sent: null })
   }
 
-  /** @param {SaveInfo} info */
-  written(info) {
-    return this.acknowledged(info).with({ remote: info, deleted: false })
+  /** @param {SaveInfo} info @param {string | null} cursor */
+  written(info, cursor) {
+    return this.acknowledged(info).with({ remote: info, deleted: false, unlisted: cursor })
   }
 
   /** @param {SaveInfo | null} [current] */
@@ -338,7 +341,7 @@ class Record {
 
   /** Return the stored form, which is the same in the Python client. */
   toText() {
-    const { slot, dirty, deleted, sent, dispute, unsentCopy } = this
+    const { slot, dirty, deleted, sent, dispute, unsentCopy, unlisted } = this
     return JSON.stringify({
       format: FORMAT,
       slot,
@@ -357,6 +360,7 @@ class Record {
       dropped: labelled(this.dropped),
       spent: labelled(this.spent),
       unsent_copy: unsentCopy && { local: labelled(unsentCopy.local), base: labelled(unsentCopy.base) },
+      unlisted,
     })
   }
 
@@ -364,7 +368,8 @@ class Record {
   static read(text) {
     const value = JSON.parse(text)
     if (value.format !== FORMAT || typeof value.slot !== "string") throw new TypeError("another format")
-    const { slot, sent, dispute, unsent_copy: unsentCopy = null } = value // older records lack the last one
+    // older records lack the last two
+    const { slot, sent, dispute, unsent_copy: unsentCopy = null, unlisted = null } = value
     return new Record({
       slot,
       local: localFrom(value.local),
@@ -382,6 +387,7 @@ class Record {
       dropped: localFrom(value.dropped),
       spent: infoFrom(value.spent),
       unsentCopy: sentFrom(unsentCopy),
+      unlisted: typeof unlisted === "string" ? unlisted : null,
     })
   }
 }
@@ -1440,15 +1446,18 @@ export class Sync {
 
   /** Request all changes, page by page, before any write is sent. @param {GamedClient} client */
   async #hear(client) {
-    while (await this.#hearPage(client));
+    const known = [...this.#records.values()].filter(({ unlisted }) => unlisted !== null && unlisted === this.#cursor)
+    const unlisted = new Set(known.map(({ slot }) => slot))
+    while (await this.#hearPage(client, unlisted));
   }
 
   /**
    * Request a page of changes; return whether there are more. The cursor is stored last, so that an interrupted page is
-   * requested again.
-   * @param {GamedClient} client
+   * requested again. `unlisted` are the slots that this device has written since the cursor: if a list of changes lacks
+   * that version, the server may have lost it.
+   * @param {GamedClient} client @param {Set<string>} unlisted
    */
-  async #hearPage(client) {
+  async #hearPage(client, unlisted) {
     const asked = this.#whole?.cursor ?? this.#cursor
     const changes = await client.changes(asked).catch((error) => {
       if (asked === null || !(error instanceof Refused) || error.status !== 400) throw error
@@ -1469,6 +1478,11 @@ export class Sync {
       if (changes.more) return true
       listed = this.#whole.listed
       await this.#hearAll(client, this.#whole)
+      unlisted.clear()
+    }
+    for (const slot of [...unlisted].filter((each) => !changes.more || listed.has(each))) {
+      await this.#compareUnlisted(client, slot, listed.get(slot))
+      unlisted.delete(slot)
     }
     for (const [slot, entry] of listed) {
       const remote = entry instanceof SaveInfo ? entry : null
@@ -1500,6 +1514,16 @@ export class Sync {
       else if (!entry || moved) await this.#compare(client, slot, entry)
       compared.add(slot)
     }
+  }
+
+  /** @param {GamedClient} client @param {string} slot @param {SaveInfo | Deletion | undefined} entry */
+  async #compareUnlisted(client, slot, entry) {
+    const { base } = this.#record(slot)
+    if (base === null || (entry instanceof SaveInfo && entry.etag === base.etag)) return
+    if (entry) return this.#compare(client, slot, entry)
+    const history = await historyOf(client, slot, base.version)
+    const known = history.some(({ save }) => tag(save) === base.etag)
+    await this.#change(slot, (r) => r.relisted({ known, deleted: false, listed: true }))
   }
 
   /** @param {GamedClient} client @param {string} slot @param {SaveInfo | Deletion | undefined} entry */
@@ -1561,9 +1585,10 @@ export class Sync {
   async #put(client, slot, { base }, local) {
     const data = await this.#inTurn(() => this.#bytes(slot, local))
     const meta = Object.keys(local.meta).length ? local.meta : null
+    const cursor = this.#cursor
     try {
       const info = await client.put(slot, data, { base, contentType: local.contentType, meta })
-      return (record) => record.written(info)
+      return (record) => record.written(info, cursor)
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
       return (record) => (error.code === "superseded" ? record.superseded(error) : record.disputed(error))

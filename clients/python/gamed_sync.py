@@ -170,6 +170,8 @@ class Record:
     unsent_copy: Sent | None = None
     """Bytes that a conflict replaced before the server had them. Its `base` is never current, so the server refuses the
     write and keeps the bytes as a conflict copy."""
+    unlisted: str | None = None
+    """The cursor that this device had when the server acknowledged `base`: the list of changes after it has `base`."""
 
     @property
     def newer(self) -> bool:
@@ -239,8 +241,8 @@ class Record:
             local = replace(local, content_type=info.content_type, meta=info.meta)  # the server's spelling
         return replace(self, local=local, base=info, dirty=not done, sent=None)
 
-    def written(self, info: SaveInfo) -> Record:
-        return replace(self.acknowledged(info), remote=info, deleted=False)
+    def written(self, info: SaveInfo, cursor: str | None) -> Record:
+        return replace(self.acknowledged(info), remote=info, deleted=False, unlisted=cursor)
 
     def removed(self, current: SaveInfo | None = None) -> Record:
         return replace(self.acknowledged(None), remote=current, deleted=current is None)
@@ -1046,13 +1048,16 @@ class Sync:
 
     def _hear(self, client: GamedClient) -> None:
         """Request all changes, page by page, before any write is sent."""
-        while self._hear_page(client):
+        with self._lock:
+            unlisted = {slot for slot, record in self._records.items() if record.unlisted == (self._cursor or "")}
+        while self._hear_page(client, unlisted):
             pass
 
-    def _hear_page(self, client: GamedClient) -> bool:
+    def _hear_page(self, client: GamedClient, unlisted: set[str]) -> bool:
         """Request a page of changes; return whether there are more.
 
-        The cursor is stored last, so that an interrupted page is requested again.
+        The cursor is stored last, so that an interrupted page is requested again. `unlisted` are the slots that this
+        device has written since the cursor: if a list of changes lacks that version, the server may have lost it.
         """
         asked = self._whole.cursor if self._whole else self._cursor
         try:
@@ -1072,6 +1077,10 @@ class Sync:
                 return True
             self._hear_all(client, self._whole)
             listed = self._whole.listed
+            unlisted.clear()
+        for slot in sorted(unlisted if not changes.more else unlisted.intersection(listed)):
+            self._compare_unlisted(client, slot, listed.get(slot))
+            unlisted.discard(slot)
         for slot, entry in listed.items():
             self._note(slot, entry)
         with self._lock:
@@ -1102,6 +1111,16 @@ class Sync:
             elif entry is None or (record.base is not None and record.base.etag != entry_tag(entry)):
                 self._compare(client, slot, entry)
             whole.compared.add(slot)
+
+    def _compare_unlisted(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
+        base = self._record(slot).base
+        if base is None or (entry is not None and entry_tag(entry) == base.etag):
+            return
+        if entry is not None:
+            return self._compare(client, slot, entry)
+        history = self._history(client, slot, base.version)
+        known = any(version.save and version.save.etag == base.etag for version in history)
+        self._change(slot, partial(Record.relisted, known=known, deleted=False, listed=True))
 
     def _compare(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
         record = self._record(slot)
@@ -1157,13 +1176,13 @@ class Sync:
 
     def _put(self, client: GamedClient, slot: str, sent: Sent) -> Callable[[Record], Record]:
         assert sent.local is not None
-        data, local = self._bytes(slot, sent.local), sent.local
+        data, local, cursor = self._bytes(slot, sent.local), sent.local, self._cursor
         try:
             info = client.put(slot, data, base=sent.base, content_type=local.content_type, meta=local.meta or None)
         except Conflict as refusal:
             error = refusal
         else:
-            return lambda record: record.written(info)
+            return lambda record: record.written(info, cursor)
         if error.code == "superseded":
             return lambda record: record.superseded(error)
         return lambda record: record.disputed(error)

@@ -119,7 +119,7 @@ class GoneBackTests(RunCase):
         self.assert_continues(later, "third")
 
     def test_twice(self) -> None:
-        """Two runs that begin at the same change are told apart."""
+        """Two runs that began at the same change are different ones."""
         self.write("auto")
         kept = self.snapshot()
         self.go_back(kept)
