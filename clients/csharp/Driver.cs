@@ -189,7 +189,7 @@ static class Program
     static readonly string[] Features =
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
-        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale",
+        "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer",
     };
 
     static readonly string[] AccountCommands =
@@ -537,7 +537,7 @@ static class Program
                 await sync.WriteAsync(slot, how.Data, how.Meta, how.ContentType);
                 return Nothing;
             case "sync_delete":
-                await sync.DeleteAsync(slot);
+                await sync.DeleteAsync(slot, (how["including_newer"] as bool?) ?? false);
                 return Nothing;
             case "sync_status":
                 return Shown(await sync.StatusAsync(slot));

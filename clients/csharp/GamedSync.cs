@@ -259,6 +259,22 @@ namespace Gamed
             return local != null && Dispute != null && Remote != null ? record.Heard(Remote) : record;
         }
 
+        /// <summary>Records a delete of the game; a version that the game has not read makes it a
+        /// conflict.</summary>
+        internal Record RemovedHere(bool includingNewer)
+        {
+            if (!Newer)
+                return Wrote(null);
+            if (Remote == null || includingNewer)
+                return Took().Wrote(null);
+            return Wrote(null).With(r =>
+            {
+                r.Dirty = true;
+                r.Deleted = true;
+                r.Dispute = new Dispute { Reason = "changed", Base = Base, Current = Remote };
+            });
+        }
+
         /// <summary>Records that the game has read the newer version.</summary>
         internal Record Took()
         {
@@ -1158,9 +1174,11 @@ namespace Gamed
             });
         }
 
-        /// <summary>Deletes the newest version that this device knows; the server can restore it for a while. Throws
-        /// NotKnown before the first list, unless the game has written this slot here.</summary>
-        public Task DeleteAsync(string slot)
+        /// <summary>Deletes the version that the game last read or wrote; the server can restore it for a while. If
+        /// another device has saved a newer one, it is a conflict. With `includingNewer` that one is deleted, too: only
+        /// for a player who has seen it. Throws NotKnown before the first list, unless the game has written this slot
+        /// here.</summary>
+        public Task DeleteAsync(string slot, bool includingNewer = false)
         {
             Saves.PathOf(slot);
             return InTurn(() =>
@@ -1169,7 +1187,7 @@ namespace Gamed
                 {
                     if (IsUnknown(RecordOf(slot)))
                         throw new NotKnown();
-                    Change(slot, record => (record.Newer ? record.Took() : record).Wrote(null));
+                    Change(slot, record => record.RemovedHere(includingNewer));
                 }
                 bell.Ring();
                 return true;

@@ -11,7 +11,7 @@ const Platform = GamedClient.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages locale"
+	+ " loop pages locale delete_newer"
 )
 
 var _socket := StreamPeerTCP.new()
@@ -367,7 +367,7 @@ class Session:
 		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
 
 	func do_sync_delete(command: Dictionary) -> Result:
-		return _done(_sync.delete(command["slot"]))
+		return _done(_sync.delete(command["slot"], command.get("including_newer") == true))
 
 	func do_sync_status(command: Dictionary) -> Result:
 		return Result.ok(_status(_sync.status(command["slot"])))

@@ -248,6 +248,15 @@ class Record:
 			return heard(made, made["remote"])
 		return made
 
+	# The game deleted this. A version that it has not read makes that a conflict.
+	static func removed_here(record: Dictionary, including_newer: bool) -> Dictionary:
+		if not newer(record):
+			return wrote(record, null)
+		if including_newer or record["remote"] == null:
+			return wrote(took(record), null)
+		var dispute = {"reason": "changed", "base": record["base"], "current": record["remote"], "copy": null}
+		return with(wrote(record, null), {"dirty": true, "deleted": true, "dispute": dispute})
+
 	# The game read the newer version, and continues from it.
 	static func took(record: Dictionary) -> Dictionary:
 		var there = record["remote"]
@@ -674,16 +683,17 @@ func write(slot, data, meta = null, content_type: String = "application/octet-st
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
 
-# Deletes the newest version that this device knows; the server can restore it for a while. Error: NotKnown before the
-# first list, unless the game has written this slot here.
-func delete(slot) -> Result:
+# Deletes the version that the game last read or wrote; the server can restore it for a while. If another device has
+# saved a newer one, it is a conflict. With `including_newer` that one is deleted, too: only for a player who has seen
+# it. Error: NotKnown before the first list, unless the game has written this slot here.
+func delete(slot, including_newer: bool = false) -> Result:
 	var named = GamedClient.path_of(slot)
 	if named.error:
 		return named
 	var record = _record(slot)
 	if _unknown(record):
 		return _not_known()
-	return _answer(Record.wrote(Record.took(record) if Record.newer(record) else record, null))
+	return _answer(Record.removed_here(record, including_newer))
 
 
 # Every slot that holds something, or waits for something: a list as of `status`.

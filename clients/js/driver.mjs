@@ -11,7 +11,7 @@ import { Sync } from "./gamed_sync.mjs"
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
   ..."saves sync assets parallel shared_store clock timeout names".split(" "),
-  ..."ensure providers qr account commit return_uri loop pages locale".split(" "),
+  ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
 ]
 
 /** @type {(text: string) => void} */
@@ -204,7 +204,7 @@ const COMMANDS = {
   sync_peek: async ({ sync }, { slot }) => saveJson(await sync.peek(slot)),
   sync_write: ({ sync }, { slot, data, meta, content_type }) =>
     sync.write(slot, bytes(data), { meta: meta ?? null, contentType: content_type ?? undefined }),
-  sync_delete: ({ sync }, { slot }) => sync.delete(slot),
+  sync_delete: ({ sync }, { slot, including_newer }) => sync.delete(slot, { includingNewer: including_newer ?? false }),
   sync_status: ({ sync }, { slot }) => statusJson(sync.status(slot)),
   sync_slots: ({ sync }) => ({ slots: sync.slots().map(statusJson) }),
   sync_pump: async ({ sync }) => ({ news: (await sync.pump()).map(statusJson) }),

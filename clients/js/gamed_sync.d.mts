@@ -65,7 +65,7 @@ export class Sync {
   read(slot: string): Promise<Save | null>
   peek(slot: string): Promise<Save | null>
   write(slot: string, data: Bytes, options?: { meta?: Meta | null; contentType?: string }): Promise<void>
-  delete(slot: string): Promise<void>
+  delete(slot: string, options?: { includingNewer?: boolean }): Promise<void>
   slots(): Status[]
   status(slot: string): Status
   get conflicts(): SyncConflict[]

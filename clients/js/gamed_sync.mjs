@@ -198,6 +198,14 @@ class Record {
     return local && this.dispute && this.remote ? record.heard(this.remote) : record
   }
 
+  /** Record a delete of the game; a version that the game has not read makes it a conflict. @param {boolean} all */
+  removedHere(all) {
+    if (!this.newer) return this.wrote(null)
+    if (all || this.remote === null) return this.took().wrote(null)
+    const dispute = { reason: "changed", base: this.base, current: this.remote, copy: null }
+    return this.wrote(null).with({ dirty: true, deleted: true, dispute })
+  }
+
   /** Record that the game has read the newer version. */
   took() {
     const local = this.remote ? localOf(this.remote) : null
@@ -1039,15 +1047,16 @@ export class Sync {
   }
 
   /**
-   * Delete the newest version that this device knows; the server can restore it for a while. Throws NotKnown before the
-   * first list, unless the game has written this slot here.
-   * @param {string} slot
+   * Delete the version that the game last read or wrote; the server can restore it for a while. If another device has
+   * saved a newer one, it is a conflict. With `includingNewer` that one is deleted, too: only for a player who has seen
+   * it. Throws NotKnown before the first list, unless the game has written this slot here.
+   * @param {string} slot @param {{ includingNewer?: boolean }} [options]
    */
-  async delete(slot) {
+  async delete(slot, { includingNewer = false } = {}) {
     pathOf(slot)
     await this.#change(slot, (record) => {
       if (this.#unknown(record)) throw new NotKnown()
-      return (record.newer ? record.took() : record).wrote(null)
+      return record.removedHere(includingNewer)
     })
     this.#bell.ring()
   }

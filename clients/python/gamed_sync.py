@@ -186,6 +186,15 @@ class Record:
         record = replace(self, local=local, dirty=True, deleted=local is None, dropped=dropped)
         return record.heard(self.remote) if local and self.dispute and self.remote else record
 
+    def removed_here(self, including_newer: bool) -> Record:
+        """Record a delete of the game; a version that the game has not read makes it a conflict."""
+        if not self.newer:
+            return self.wrote(None)
+        if self.remote is None or including_newer:
+            return self.took().wrote(None)
+        dispute = Dispute("changed", self.base, self.remote, None)
+        return replace(self.wrote(None), dirty=True, deleted=True, dispute=dispute)
+
     def took(self) -> Record:
         """Record that the game has read the newer version."""
         local = Local.of(self.remote) if self.remote else None
@@ -721,16 +730,17 @@ class Sync:
             self._change(slot, lambda record: record.wrote(local))
         self._bell.set()
 
-    def delete(self, slot: str) -> None:
-        """Delete the newest version that this device knows; the server can restore it for a while.
+    def delete(self, slot: str, *, including_newer: bool = False) -> None:
+        """Delete the version that the game last read or wrote; the server can restore it for a while.
 
-        Raise NotKnown before the first list, unless the game has written this slot here.
+        If another device has saved a newer one, it is a conflict. With `including_newer` that one is deleted, too: only
+        for a player who has seen it. Raise NotKnown before the first list, unless the game has written this slot here.
         """
         path_of(slot)
         with self._lock:
             if self._unknown(self._record(slot)):
                 raise NotKnown
-            self._change(slot, lambda record: (record.took() if record.newer else record).wrote(None))
+            self._change(slot, lambda record: record.removed_here(including_newer))
         self._bell.set()
 
     def slots(self) -> list[Status]:

@@ -21,7 +21,7 @@ import gamed_client as gc
 import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
-FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale"]
+FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
 OUT = threading.Lock()
 
 
@@ -326,7 +326,7 @@ class Commands:
         return {}
 
     def sync_delete(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        synced(seat).delete(how["slot"])
+        synced(seat).delete(how["slot"], including_newer=how.get("including_newer", False))
         return {}
 
     def sync_status(self, seat: Seat, how: Mapping[str, Any]) -> Any:

@@ -32,6 +32,7 @@ CALLS = {
     "locale",
     "loop",
     "pages",
+    "delete_newer",
 }
 ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
 FEATURES = frozenset(CALLS | ABILITIES)
