@@ -261,9 +261,9 @@ class Refusals(SyncCase):
         sofa.sync.pump()
         digest = sha256(b"right").digest()
         wrong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRepr-Digest: sha-256=:%s:\r\n\r\nwrong"
-        listing = b"/game/saves?"
+        lists = ("/game/saves?", f"/game/saves/{self.slot}/versions?")
         desk.proxy.decide = lambda request: (
-            Fate.PASSES if request.path.encode().startswith(listing) else wrong % gc.base64.b64encode(digest)
+            Fate.PASSES if request.path.startswith(lists) else wrong % gc.base64.b64encode(digest)
         )
         desk.sync.pump()
         self.assertEqual((desk.bytes(self.slot), desk.state(self.slot)), (b"start", "refused"))

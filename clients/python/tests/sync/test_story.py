@@ -221,13 +221,29 @@ class Deletions(SyncCase):
         desk.sync.pump()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
-    def test_what_the_menu_shows(self) -> None:
-        """A delete is based on the newest version that this device knows, read or not."""
+    def test_what_the_game_has_read(self) -> None:
+        """A delete is based on the version that the game has read: a newer one is a conflict, at once and on disk."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
         sofa.sync.pump()
         desk.sync.pump()
         desk.sync.delete(self.slot)
+        self.assertEqual(desk.state(self.slot), "conflict")
+        desk.restart()
+        desk.sync.pump()
+        [conflict] = desk.sync.conflicts
+        self.assertEqual((conflict.mine(), conflict.theirs().data), (None, b"played on"))
+        self.assertEqual(self.current(self.slot), b"played on")
+        conflict.keep_theirs()
+        self.assertEqual(desk.bytes(self.slot), b"played on")
+
+    def test_what_the_menu_shows(self) -> None:
+        """A player who has seen the newer version in a menu deletes it, too."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"played on")
+        sofa.sync.pump()
+        desk.sync.pump()
+        desk.sync.delete(self.slot, including_newer=True)
         desk.sync.pump()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
