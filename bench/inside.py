@@ -41,7 +41,7 @@ from gamed.http.settings import HttpSettings
 from gamed.ops.metrics import Counters
 from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter
+from gamed.saves.limits import DiskReservations, SaveRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
@@ -148,7 +148,7 @@ class Inside:
         waits = ChangeWaiters(cast(Any, fake), fake)
         store = cast(SaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
-        saves = SaveService(store=store, sessions=fake, environment=environment, rate=PlayerRateLimiter.of(limits))
+        saves = SaveService(store=store, sessions=fake, environment=environment, rate=SaveRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(
             saves=saves,
             limits=limits,

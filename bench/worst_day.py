@@ -56,7 +56,7 @@ from gamed.saves.commands import (
     WriteContext,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import PlayerRateLimiter
+from gamed.saves.limits import SaveRateLimiter
 from gamed.saves.model import DEFAULT_MEDIA_TYPE, SaveContent
 from gamed.saves.service import execute_with_blob
 from gamed.saves.store import SaveStore
@@ -126,7 +126,7 @@ class Day:
     def __init__(self, databases: Databases, clock: "SimulatedClock", size: Callable[[], int]) -> None:
         self.databases, self.clock, self._size = databases, clock, size
         keys = Keys.of(Secret(token_bytes(32)), token_bytes)
-        self.store = SaveStore(databases=databases, keys=keys, limits=LIMITS, lists=PlayerRateLimiter.of_lists())
+        self.store = SaveStore(databases=databases, keys=keys, limits=LIMITS, lists=SaveRateLimiter.of_lists())
         self._cleanup = CleanupTask(databases, LIMITS, clock.now, token_bytes, lambda player_id: None)
         self._cleaned_ms = clock.ms
         self.refused = 0

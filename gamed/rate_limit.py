@@ -6,7 +6,7 @@ See docs/owners/configuration.md: Limits; the generic cell rate algorithm of ITU
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 WIDE_FACTOR = 8
 """A /48 network of IPv6 has this many times the rate of each /64 network in it."""
@@ -67,6 +67,37 @@ class RateLimit(Struct, frozen=True):
 
 
 UNLIMITED = RateLimit(0, 0)
+MAX_BUCKETS = 10_000
+"""Buckets in memory; above this number the limiter discards those that are empty again."""
+
+
+class PlayerRateLimiter(Struct):
+    """Requests of one kind of all players in this process: a bucket each, in memory."""
+
+    _rate: RateLimit
+    _buckets: dict[str, int] = field(default_factory=dict)
+
+    def acquire(self, player_id: str, now_ms: int, stored_ms: int = 0) -> None:
+        """Count one request; raise RateLimited, which counts nothing.
+
+        `stored_ms` is the bucket of the changes that all processes committed; the fuller bucket decides.
+        """
+        buckets = self._buckets.get(player_id, 0), stored_ms
+        arrival = max((each for each in buckets if not self._rate.is_idle(each, now_ms)), default=None)
+        self._buckets[player_id] = self._rate.acquire(arrival, now_ms)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
+
+    def add(self, player_id: str, now_ms: int, count: int) -> None:
+        """Count so many requests more, of which the next ones wait.
+
+        The bucket stays within what RateLimit.acquire() may set: further ahead it looks like one that a wrong clock
+        wrote, which limits no client.
+        """
+        rate, arrival = self._rate, self._buckets.get(player_id, 0)
+        begin = now_ms if rate.is_idle(arrival, now_ms) else arrival
+        fullest = now_ms + rate.full_ms + (rate.most - 1) * rate.interval_ms
+        self._buckets[player_id] = min(begin + rate.interval_ms * count, fullest)
 
 
 @lru_cache(1024)

@@ -13,7 +13,7 @@ from gamed.config.game import SaveLimits
 from gamed.crypto import Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy
 from gamed.saves import commands, errors, validation
-from gamed.saves.limits import PlayerRateLimiter
+from gamed.saves.limits import SaveRateLimiter
 from gamed.saves.model import new_epoch
 from gamed.saves.responses import commit_error
 from gamed.saves.service import ATTEMPTS, SaveEnvironment, SaveService, execute_with_blob
@@ -30,8 +30,8 @@ class CommitService(Component, frozen=True, kw_only=True):
     environment: SaveEnvironment
     staged_seconds: int
     """How long staged bytes are kept."""
-    staging_rate: PlayerRateLimiter
-    search_rate: PlayerRateLimiter
+    staging_rate: SaveRateLimiter
+    search_rate: SaveRateLimiter
     """The rate of HEAD, apart from that of uploads: a client asks before each of them whether the bytes are there."""
 
     async def authorize_commit(self, token: Secret) -> commands.WriteContext:

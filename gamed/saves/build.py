@@ -22,7 +22,7 @@ from gamed.saves.erase import EraseService
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
-from gamed.saves.limits import DiskReservations, PlayerRateLimiter
+from gamed.saves.limits import DiskReservations, SaveRateLimiter
 from gamed.saves.model import new_run
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
@@ -86,8 +86,8 @@ def build_saves(
     folder = data / "tmp"
     disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)
-    store = SaveStore(databases=databases, keys=context.keys, limits=limits, lists=PlayerRateLimiter.of_lists())
-    saves = SaveService(store=store, sessions=sessions, environment=environment, rate=PlayerRateLimiter.of(limits))
+    store = SaveStore(databases=databases, keys=context.keys, limits=limits, lists=SaveRateLimiter.of_lists())
+    saves = SaveService(store=store, sessions=sessions, environment=environment, rate=SaveRateLimiter.of(limits))
     uploads = UploadAdmission(
         limits=limits, folder=folder, reservations=disk, disk=in_thread or partial(_in_thread, context.reactor)
     )
@@ -96,8 +96,8 @@ def build_saves(
         store=store,
         environment=environment,
         staged_seconds=game.staged_seconds,
-        staging_rate=PlayerRateLimiter.of_staging(limits),
-        search_rate=PlayerRateLimiter.of_staging(limits),
+        staging_rate=SaveRateLimiter.of_staging(limits),
+        search_rate=SaveRateLimiter.of_staging(limits),
     )
     erase = EraseService(
         saves=saves, store=EraseStore(databases=databases, random=context.random), environment=environment

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from gamed.config.game import KIB, SaveLimits
 from gamed.database.errors import DiskFull
-from gamed.rate_limit import RateLimit, RateLimited
+from gamed.rate_limit import PlayerRateLimiter, RateLimit, RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
 
 INLINE_BYTES = 256 * KIB
@@ -168,54 +168,25 @@ def count_change(limits: SaveLimits, arrival_ms: int, now_ms: int, admitted_ms: 
         return arrival_ms
 
 
-MAX_BUCKETS = 10_000
-"""Buckets in memory; above this number the limiter discards those that are empty again."""
-
-
-class PlayerRateLimiter(Struct):
-    """Requests of one kind of all players in this process: a bucket each (see gamed.rate_limit).
+class SaveRateLimiter(PlayerRateLimiter):
+    """Requests of one kind for saves.
 
     That of changes also counts those that change nothing, for which no row is written, and bodies that are under way.
     """
 
-    _rate: RateLimit
-    _buckets: dict[str, int] = field(default_factory=dict)
-
     @classmethod
-    def of(cls, limits: SaveLimits) -> "PlayerRateLimiter":
+    def of(cls, limits: SaveLimits) -> "SaveRateLimiter":
         return cls(change_rate(limits.writes_per_minute, limits.commit_writes))
 
     @classmethod
-    def of_staging(cls, limits: SaveLimits) -> "PlayerRateLimiter":
+    def of_staging(cls, limits: SaveLimits) -> "SaveRateLimiter":
         """Return a limiter for staging, which allows the bytes of one whole commit at once."""
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
 
     @classmethod
-    def of_lists(cls) -> "PlayerRateLimiter":
+    def of_lists(cls) -> "SaveRateLimiter":
         return cls(LIST_RATE)
-
-    def acquire(self, player_id: str, now_ms: int, stored_ms: int = 0) -> None:
-        """Count one request; raise RateLimited, which counts nothing.
-
-        `stored_ms` is the bucket of the changes that all processes committed; the fuller bucket decides.
-        """
-        buckets = self._buckets.get(player_id, 0), stored_ms
-        arrival = max((each for each in buckets if not self._rate.is_idle(each, now_ms)), default=None)
-        self._buckets[player_id] = self._rate.acquire(arrival, now_ms)
-        if len(self._buckets) > MAX_BUCKETS:
-            self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
-
-    def add(self, player_id: str, now_ms: int, count: int) -> None:
-        """Count so many requests more, of which the next ones wait.
-
-        The bucket stays within what RateLimit.acquire() may set: further ahead it looks like one that a wrong clock
-        wrote, which limits no client.
-        """
-        rate, arrival = self._rate, self._buckets.get(player_id, 0)
-        begin = now_ms if rate.is_idle(arrival, now_ms) else arrival
-        fullest = now_ms + rate.full_ms + (rate.most - 1) * rate.interval_ms
-        self._buckets[player_id] = min(begin + rate.interval_ms * count, fullest)
 
 
 MAX_UPLOADS = 4

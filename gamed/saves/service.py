@@ -17,7 +17,7 @@ from gamed.long_poll import WakeReason
 from gamed.saves import commands, responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.errors import CorruptBlob, SaveError
-from gamed.saves.limits import VERSIONS_AT_ONCE, PlayerRateLimiter
+from gamed.saves.limits import VERSIONS_AT_ONCE, SaveRateLimiter
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
 from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
@@ -49,7 +49,7 @@ class SaveService(Component, frozen=True, kw_only=True):
     store: SaveStore
     sessions: SessionService
     environment: SaveEnvironment
-    rate: PlayerRateLimiter
+    rate: SaveRateLimiter
 
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Authenticate the player, record the first use of the token, and return the totals of their saves."""

@@ -41,7 +41,7 @@ from gamed.saves.commands import (
     WriteResult,
 )
 from gamed.saves.errors import SaveError
-from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, PlayerRateLimiter
+from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, SaveRateLimiter
 from gamed.saves.model import (
     ANY_VERSION,
     EMPTY_CURSOR,
@@ -73,7 +73,7 @@ class SaveStore(Component, frozen=True, kw_only=True):
     databases: Databases
     keys: Keys
     limits: SaveLimits
-    lists: PlayerRateLimiter
+    lists: SaveRateLimiter
     """Counts in the transactions, because the player is known there, and the length before all of it is read."""
 
     def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:

@@ -6,8 +6,8 @@ See docs/protocol.md: Saves.
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.game import SaveLimits
-from gamed.rate_limit import RateLimited
-from gamed.saves.limits import MAX_BUCKETS, PlayerRateLimiter
+from gamed.rate_limit import MAX_BUCKETS, RateLimited
+from gamed.saves.limits import SaveRateLimiter
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
@@ -169,20 +169,20 @@ class TwoProcessesTest(SaveCase):
 class RateTest(SynchronousTestCase):
     def test_off(self) -> None:
         """0 is no limit."""
-        rate = PlayerRateLimiter.of(SaveLimits(writes_per_minute=0))
+        rate = SaveRateLimiter.of(SaveLimits(writes_per_minute=0))
         for _ in range(1000):
             rate.acquire("ply_a", 5)
 
     def test_least(self) -> None:
         """One a minute is one a minute."""
-        rate = PlayerRateLimiter.of(SaveLimits(writes_per_minute=1))
+        rate = SaveRateLimiter.of(SaveLimits(writes_per_minute=1))
         rate.acquire("ply_a", 0)
         self.assertRaises(RateLimited, rate.acquire, "ply_a", 59_000)
         rate.acquire("ply_a", 60_000)
 
     def test_memory(self) -> None:
         """Empty buckets are discarded."""
-        rate = PlayerRateLimiter.of(SaveLimits())
+        rate = SaveRateLimiter.of(SaveLimits())
         for number in range(3 * MAX_BUCKETS):
             rate.acquire(f"ply_{number}", number * 10)
         self.assertLessEqual(len(rate._buckets), MAX_BUCKETS + 1)

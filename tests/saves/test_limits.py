@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.game import SaveLimits
 from gamed.rate_limit import RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveTooLarge, TooManySlots
-from gamed.saves.limits import PlayerRateLimiter, Usage, check_size, room_to_change
+from gamed.saves.limits import SaveRateLimiter, Usage, check_size, room_to_change
 
 LIMITS = SaveLimits(save_bytes=10, slots=2, bytes=15, history_bytes=20)
 
@@ -53,7 +53,7 @@ class RefusedCommitTest(SynchronousTestCase):
     def test_entries_of_two(self) -> None:
         """Two commits that were admitted together and refused both fill the bucket; the next request waits."""
         limits = SaveLimits()
-        rate = PlayerRateLimiter.of(limits)
+        rate = SaveRateLimiter.of(limits)
         for _ in range(2):
             rate.acquire("p", 1_000_000)
         for _ in range(2):

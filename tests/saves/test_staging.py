@@ -11,7 +11,7 @@ from gamed.database.errors import DatabaseUnavailable
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask
 from gamed.saves.commands import BytesMissing, StageCommand, WriteContext
-from gamed.saves.limits import PlayerRateLimiter
+from gamed.saves.limits import SaveRateLimiter
 from gamed.saves.model import SaveContent
 from gamed.saves.retention import DAY_MS
 from gamed.saves.service import execute_with_blob
@@ -175,7 +175,7 @@ class DatabaseAwayTest(CommitCase):
         content = SaveContent(sha256(BIG).digest(), len(BIG), "application/octet-stream")
         command = StageCommand(WriteContext(ANNA, ""), content, self.server.now_ms, 0)
         store = SaveStore(
-            databases=self.stores, keys=self.server.issuer.keys, limits=self.limits, lists=PlayerRateLimiter.of_lists()
+            databases=self.stores, keys=self.server.issuer.keys, limits=self.limits, lists=SaveRateLimiter.of_lists()
         )
         executed = ensureDeferred(execute_with_blob(store, command, away, BytesIO(BIG)))
         self.failureResultOf(executed, DatabaseUnavailable)
