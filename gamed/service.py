@@ -48,6 +48,7 @@ from gamed.sessions.build import build_sessions
 from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import FirstUses
 from gamed.stores import open_store
+from gamed.tickets.build import build_tickets
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters, Metrics
@@ -114,6 +115,7 @@ class GamedService(MultiService):
         self._pages = build_pages(context, self._access)
         self._account = build_account(context, revoked)
         self._assets = AssetComponents(context, self._sessions)
+        self._tickets = build_tickets(context, self._sessions, self._access.base_url)
         self._notify = build_notify(context, audit)
         self._reporter = OwnerReporter(
             databases, context.keys, now_ms, self._look_at_machine, reactor, versions(self._store)
@@ -221,6 +223,7 @@ class GamedService(MultiService):
             ),
             *self._login.routes(self._pages),
             SessionRoutes(sessions=self._sessions, detached=context.tasks),
+            self._tickets,
             *self._account.routes(responder, self._login),
             *owner.routes,
             *self._saves.routes,

@@ -15,7 +15,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 ROOT = Path(__file__).parent.parent
-FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets", "notify"}
+FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets", "notify", "tickets"}
 
 
 class Kind(Enum):
@@ -125,6 +125,7 @@ OTHERS = {
     "notify/client": Kind.FILES,
     "owner/build": Kind.WIRING,
     "notify/watch": Kind.FILES,
+    "tickets/keys": Kind.RULES,
 }
 """The kind of a file that has a name of its own, in a feature's folder."""
 

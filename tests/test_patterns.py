@@ -185,6 +185,8 @@ TEXTS: Mapping[str, Collection[Text]] = {
     ],
     "gamed.http.conditional:_GAP": [("", " ", "x"), ("", ", ", "x"), ("", ",", "x"), ("", " ,", '"')],
     "gamed.http.conditional:_TAG": [('W/"', "a", ""), ('"', "a", "\0"), ("", '"', ""), ("", "W/", '"')],
+    "gamed.config.tickets:_AUDIENCE": [("", "a", ""), ("", "a", " ")],
+    "gamed.config.tickets:_SECRET": [("", "a", ""), ("", "a", " ")],
     "gamed.providers.messages:_TOKEN": [("", "a", " ")],
     "gamed.providers.id_token:_ALPHABET": [("", "a", "=")],
     "gamed.providers.discovery:_URL": [("", "a", " ")],

@@ -45,7 +45,7 @@ COMMANDS = {
     "move-data": ("data", "data.move_data", "Move the server's files; stop the server first."),
     "move-store": ("data", "data.move_store", "Move the databases to PostgreSQL, or back."),
     "assets": ("assets", "files.assets", "Publish what games load, and manage it."),
-    "key": ("keys", "setup.config", "Make a master key, or identify this server's."),
+    "key": ("keys", "setup.config", "Make keys, or identify this server's."),
     "man": ("help", "man", "Print the manual page, or a shell's completion."),
     "completion": ("help", "man", "Print the manual page, or a shell's completion."),
 }

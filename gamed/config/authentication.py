@@ -24,6 +24,7 @@ from gamed.config.notify import parse_backup_interval, parse_notify, url_variabl
 from gamed.config.providers import NEVER_HERE, parse_providers, secret_names
 from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
 from gamed.config.store_address import StoreSources
+from gamed.config.tickets import parse_audiences, secret_variables
 from gamed.config.validators import app_link, choice, count, duration, network, origin, plain_text, public_url
 from gamed.crypto import Secret
 
@@ -45,6 +46,7 @@ MEMBERS = (
     "limits",
     "notify",
     "backup_interval",
+    "ticket_audiences",
 )
 HINTS = {
     "master_key": NEVER_HERE.format(what="key", member="master_key_env"),
@@ -56,6 +58,7 @@ ACCESS = (1, DAY)
 REFRESH = (10, 8760 * HOUR)
 DEVICE_TRANSACTION = (5, HOUR)
 MAX_LIFETIME = (10, 10 * 8760 * HOUR)
+TICKET = (1, 5 * MINUTE)
 
 
 class LoadedConfiguration(Struct, frozen=True):
@@ -111,9 +114,14 @@ def load(
             cors_origins=top.items("cors_origins", origin, ()),
             notify=parse_notify(top, sources if providers else None),
             backup_seconds=parse_backup_interval(top),
+            ticket_audiences=parse_audiences(top, sources if providers else None),
         )
     named = (top.value(member, variable_name, None) for member in ("master_key_env", "store_password_env"))
-    names = (*filter(None, (*named, url_variable(top))), *secret_names(top.section("providers")))
+    names = (
+        *filter(None, (*named, url_variable(top))),
+        *secret_names(top.section("providers")),
+        *secret_variables(top),
+    )
     if config.store is not None:
         names += store_sources.ignored_variables(names)
     return LoadedConfiguration(config, tuple(warning.line(file) for warning in top.warnings), names)
@@ -162,7 +170,7 @@ def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | No
 
 
 def _session(section: ObjectReader) -> SessionLifetimes:
-    section.reject_unknown(("access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"))
+    section.reject_unknown(("access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime", "ticket_ttl"))
     defaults = SessionLifetimes()
     access = _lifetime(section, "access_ttl", ACCESS, defaults.access_seconds)
     refresh = _lifetime(section, "refresh_ttl", REFRESH, defaults.refresh_seconds)
@@ -172,7 +180,8 @@ def _session(section: ObjectReader) -> SessionLifetimes:
         section.problem("refresh_ttl", "must be longer than access_ttl")
     if access is not None and cap is not None and cap < access:
         section.problem("max_lifetime", "must not be shorter than access_ttl")
-    return SessionLifetimes(access or 0, refresh or 0, device or 0, cap)
+    ticket = section.value("ticket_ttl", duration(*TICKET), defaults.ticket_seconds)
+    return SessionLifetimes(access or 0, refresh or 0, device or 0, cap, ticket)
 
 
 def _lifetime(section: ObjectReader, name: str, bounds: tuple[int, int], default: int) -> int | None:

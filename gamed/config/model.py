@@ -125,6 +125,7 @@ class SessionLifetimes(Struct, frozen=True):
     refresh_seconds: int = 720 * 3600
     device_transaction_seconds: int = 10 * 60
     max_lifetime_seconds: int | None = None
+    ticket_seconds: int = 60
 
 
 class LoginSettings(Struct, frozen=True):
@@ -147,6 +148,7 @@ class AuthLimits(Struct, frozen=True):
     refreshes_per_minute: int = 60
     passwords_per_minute: int = 5
     connections: int = 20000
+    tickets_per_minute: int = 30
 
 
 class Mark(Struct, frozen=True):
@@ -185,6 +187,18 @@ class Notify(Struct, frozen=True):
     format: NotifyFormat
     names: bool = False
     """Whether messages have the names of players."""
+
+
+@redacts("secret")
+class TicketAudience(Struct, frozen=True):
+    """Another server for which players get tickets, with the claims that the owner allows it."""
+
+    name: bool = False
+    """Whether a ticket has the display name."""
+    owner: bool = False
+    """Whether a ticket says if the player is this server's owner."""
+    secret: Secret | None = None
+    """With it the other server asks whether a ticket is valid; None if it verifies signatures itself."""
 
 
 class Checkpoints(StrEnum):
@@ -238,5 +252,7 @@ class Config(Struct, frozen=True):
     """Peers whose X-Forwarded-For is trusted; unix sockets are always trusted."""
     cors_origins: tuple[str, ...] = ()
     notify: Notify | None = None
+    ticket_audiences: Mapping[str, TicketAudience] = field(default_factory=dict)
+    """The other servers for which players may get tickets, by their exact names; none: tickets are off."""
     backup_seconds: int | None = None
     """After how long a backup is too old; None if other tools make the backups."""

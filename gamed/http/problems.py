@@ -235,4 +235,13 @@ CODES = {
     "channel_not_found": ProblemCode(404, "Channel not found", "There is no such channel."),
     "release_not_found": ProblemCode(404, "Release not found", "This release is not kept."),
     "file_not_found": ProblemCode(404, "File not found", "There is no such file."),
+    # tickets
+    "tickets_off": ProblemCode(403, "Tickets off", "This server gives no tickets for other servers."),
+    "audience_not_allowed": ProblemCode(
+        403, "Audience not allowed", "The owner of this server has not allowed tickets for that server."
+    ),
+    "audience_secret_invalid": ProblemCode(
+        401, "Audience secret invalid", "Send the secret of an audience as Authorization: Bearer."
+    ),
+    "ticket_invalid": ProblemCode(401, "Ticket invalid", "This is not a valid ticket for this audience."),
 }

@@ -27,7 +27,7 @@ PROTOCOL: Final = "1.0"
 NO_CONTENT: Final = frozenset({204, 304})
 """Statuses of responses without content."""
 AUTH_HEADERS: Final = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-"""On every response below `/auth/`."""
+"""On every response below `/auth/`, but for Request.storable."""
 CLIENT_LEFT: Final = 499
 """The status in the access log of a request whose client left before its response."""
 
@@ -47,6 +47,8 @@ class Request:
     status = 200
     locale: str | None = None
     """The language of the game for which a page is shown (BCP 47), where the handler knows it."""
+    storable: str | None = None
+    """The Cache-Control of public content below `/auth/`; None for all else there, which no cache may store."""
     problem = ""
     """The code of the problem that is answered."""
     started = False
@@ -337,6 +339,8 @@ class Request:
         headers.update({"Date": date, "X-Content-Type-Options": "nosniff", "X-Request-Id": self.request_id})
         if self.head.path.startswith("/auth/"):
             headers.update(AUTH_HEADERS)
+            if self.storable is not None and not self.problem:
+                headers.set("Cache-Control", self.storable)
         if (headers.get("Content-Type") or "").startswith(("application/json", "application/problem+json")):
             headers.set("Gamed-Protocol", PROTOCOL)
         cors = self._site.cors

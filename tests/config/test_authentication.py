@@ -141,7 +141,8 @@ class ComplaintTests(SynchronousTestCase):
             "master_key_evn": "did you mean master_key_env?",
             "provider": "did you mean providers?",
             "zzz": "known are mode, public_url, master_key_env, store, store_password_env, checkpoints, providers, "
-            "session, server_name, look, trusted_proxies, cors_origins, login, limits, notify, backup_interval",
+            "session, server_name, look, trusted_proxies, cors_origins, login, limits, notify, backup_interval, "
+            "ticket_audiences",
         }
         for name, meant in cases.items():
             self.assertEqual(errors(changed(LOCAL, **{name: 1})), [f"{name}: no such member here; {meant}"])

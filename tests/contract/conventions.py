@@ -50,7 +50,8 @@ def _framing(method: str, answer: Answer) -> Iterator[str]:
 
 def _family(path: str, answer: Answer) -> Iterator[str]:
     kept = answer.headers.get("cache-control"), answer.headers.get("referrer-policy")
-    if path.startswith("/auth/") and kept != ("no-store", "no-referrer"):
+    public = path == "/auth/keys" and answer.status in (200, 304)
+    if path.startswith("/auth/") and kept != ("private, max-age=3600" if public else "no-store", "no-referrer"):
         yield f"below /auth/ with {kept}"
     if 300 <= answer.status < 400 and answer.status not in (303, 304):
         yield f"a redirect with {answer.status}"

@@ -16,13 +16,17 @@ from tests.e2e.wire import ask
 
 OFF = (
     *("starts_per_minute", "live_logins_per_address", "entries_per_minute", "callbacks_per_minute"),
-    *("refreshes_per_minute", "passwords_per_minute"),
+    *("refreshes_per_minute", "passwords_per_minute", "tickets_per_minute"),
 )
 CONFIG = {
     "mode": "local",
     "session": {"access_ttl": "24h"},
     "limits": dict.fromkeys(OFF, 0),
+    "ticket_audiences": {"match.example": {"name": True, "owner": True, "secret_env": "GAMED_AUDIENCE"}},
 }
+AUDIENCE_SECRET = "audience-" * 4
+"""The secret of the server that introspects tickets."""
+ENVIRON = {"GAMED_AUDIENCE": AUDIENCE_SECRET}
 GAME = {"writes_per_minute": 0, "wait_seconds": 1}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 PLAYERS = ("token", "listing", "leaving", "erased", "anew")

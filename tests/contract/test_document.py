@@ -22,6 +22,7 @@ from gamed.outcomes import LoginFailure
 from gamed.saves.batch import parse_commit
 from gamed.saves.batch_routes import CommitRequest
 from gamed.sessions.routes import LogoutBody, RefreshBody
+from gamed.tickets.routes import TicketBody
 from tests.contract.document import closed, codes, examples, load, media, operations, resolve
 from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS
@@ -34,6 +35,7 @@ BODIES: dict[str, Any] = {
     "log_out": LogoutBody,
     "commit": CommitRequest,
     "rename_player": PlayerBody,
+    "issue_ticket": TicketBody,
 }
 """The function or type that reads the JSON body of each operation."""
 ANY_PATH = {(404, "route_not_found"), (405, "method_not_allowed")}

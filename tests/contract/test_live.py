@@ -12,6 +12,7 @@ from pathlib import Path
 from re import sub
 from select import select
 from socket import create_connection
+from typing import ClassVar
 
 from tests.contract import live
 from tests.contract.conventions import Answer, complaints
@@ -36,6 +37,7 @@ KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONF
 @covers("4/15", "4/16")
 class LiveTests(ServiceCase):
     config = live.CONFIG
+    environ: ClassVar = live.ENVIRON
 
     def setUp(self) -> None:
         self.folder = unused_path(self)
@@ -73,6 +75,7 @@ class LiveTests(ServiceCase):
                 "SCHEMATHESIS_HOOKS": "tests.contract.hooks",
                 "GAMED_TOKEN": prepared.token,
                 "GAMED_DEVICE": prepared.device,
+                **live.ENVIRON,
                 "GAMED_LIVE": prepared.to_json(),
             },
             capture_output=True,

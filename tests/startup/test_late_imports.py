@@ -73,7 +73,7 @@ class LateImportsTests(ServiceCase):
     def setUp(self) -> None:
         self.folder = unused_path(self)
         self.hooked = Hooked(self.folder)
-        environ = {**self.environ, **self.hooked.environ}
+        environ = {**live.ENVIRON, **self.hooked.environ}
         admin = f"--admin=tcp:{(admin_port := free_port())}:interface=127.0.0.1"
         self.service = Service(self.folder / "gamed", self.config, environ, arguments=(admin,), forked=False)
         self.admin_port = admin_port
@@ -92,6 +92,11 @@ class LateImportsTests(ServiceCase):
                 headers = {"If-Modified-Since": "Sun, 06 Nov 1994 08:49:37 GMT"}
                 answer = self.ask(each.method, where, bearer=token, headers=headers)
                 self.assertLess(answer.status, 500, f"{each.method} {where}: {answer.body!r}")
+        asked = {"audience": "match.example", "nonce": "n"}
+        ticket = self.ask("POST", "/auth/tickets", json_body=asked, bearer=live.token_of(self.service, "berta"))
+        form = {"body": f"token={ticket.json['ticket']}".encode(), "headers": live.FORM}
+        found = self.ask("POST", "/auth/tickets/introspect", bearer=live.AUDIENCE_SECRET, **form)
+        self.assertTrue(found.json["active"])
         for path in ("/", "/metrics", "/readyz"):
             self.assertEqual(ask(self.admin_port, "GET", path).status, 200, path)
         self.assertEqual(self.hooked.read(), "")

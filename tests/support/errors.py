@@ -6,10 +6,11 @@ from gamed.login import problems
 from gamed.players import problems as player_problems
 from gamed.saves import problems as save_problems
 from gamed.sessions import problems as session_problems
+from gamed.tickets import routes as ticket_routes
 
 FEATURE_TABLES: dict[str, ErrorTable] = {
     name: table
-    for module in (problems, player_problems, session_problems, save_problems, asset_routes)
+    for module in (problems, player_problems, session_problems, save_problems, asset_routes, ticket_routes)
     for name, table in vars(module).items()
     if name.endswith("_ERRORS")
 }

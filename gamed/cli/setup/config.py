@@ -10,7 +10,12 @@ from gamed.cli.context import CommandContext, OpenedConfiguration, read_all, rep
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.output import counted
 from gamed.cli.process import harden
+from gamed.clock import now_ms
 from gamed.crypto import KEY_BYTES
+from gamed.database.connection import Connection
+from gamed.tickets import tables as ticket_tables
+from gamed.tickets.model import KeyPeriod
+from gamed.timestamps import rfc3339
 
 
 @click.command("config", short_help="[key] Report every error in the configuration.")
@@ -82,7 +87,7 @@ def _lines(opened: OpenedConfiguration) -> Iterator[str]:
 
 @click.group()
 def key() -> None:
-    """Make a master key, or show which one this server has."""
+    """Make a master key, show which one this server has, or replace the key that signs tickets."""
 
 
 @key.command(short_help="Print a new master key; nothing is stored.")
@@ -103,3 +108,30 @@ def fingerprint(context: CommandContext) -> None:
     """Print 12 hex digits that identify this server's key without revealing it. [key]"""
     found = context.open().keys.fingerprint
     context.report({"fingerprint": found}, found)
+
+
+@key.command("rotate-tickets", short_help="Begin the next key that signs tickets.")
+@reports_json
+def rotate_tickets(context: CommandContext) -> None:
+    """Begin the next key that signs tickets for other servers.
+
+    The server publishes it at once, and signs with it from tomorrow; the present key stays published for a day after
+    that. So other servers that read the keys once a day reject no ticket.
+    """
+    files = context.open_keyless()
+
+    def transaction(connection: Connection) -> KeyPeriod:
+        added = ticket_tables.rotate(connection, now_ms())
+        if added is None:
+            waiting = ticket_tables.read_periods(connection)[-1]
+            raise CommandFailed(
+                f"Key {waiting.number} is published and will be used from {rfc3339(waiting.first_use_ms)}. "
+                "Rotate again after that."
+            )
+        files.record(connection, "key rotate-tickets", None)
+        return added
+
+    added = files.write_auth(transaction)
+    first_use = rfc3339(added.first_use_ms)
+    members = {"number": added.number, "first_use_at": first_use}
+    context.report(members, f"key {added.number} is published now, and signs tickets from {first_use}")
