@@ -188,7 +188,7 @@ static class Program
 {
     static readonly string[] Features =
     {
-        "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names",
+        "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "tickets",
         "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer",
     };
 
@@ -357,6 +357,11 @@ static class Program
                 return new Dictionary<string, object>
                 {
                     { "name", await seat.Client.SetNameAsync(how.Text("name")) },
+                };
+            case "ticket":
+                return new Dictionary<string, object>
+                {
+                    { "ticket", await seat.Client.TicketAsync(how.Text("audience"), how.Text("nonce")) },
                 };
             case "whoami":
                 return await seat.Client.WhoamiAsync();

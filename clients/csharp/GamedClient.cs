@@ -4067,6 +4067,19 @@ namespace Gamed
             return Members.Maybe<string>(player, "name");
         }
 
+        /// <summary>Requests a ticket, which tells another server for about a minute who is playing. `audience` is the
+        /// name of that server, `nonce` what it has sent for this connection, or null. Request one for each
+        /// connection (docs/protocol.md: Tickets).</summary>
+        public Task<string> TicketAsync(string audience, string nonce = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            var body = new Dictionary<string, object> { { "audience", audience } };
+            if (nonce != null)
+                body["nonce"] = nonce;
+            return Then(GameAsync("POST", "/auth/tickets", new Call { Json = body }, cancel),
+                answer => Members.Of<string>(answer.Json(), "ticket"));
+        }
+
         // -- the account --
 
         /// <summary>Lists the devices on which the player is signed in, last used first.</summary>

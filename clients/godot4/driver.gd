@@ -11,7 +11,7 @@ const Platform = GamedClient.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages locale delete_newer"
+	+ " loop pages locale delete_newer tickets"
 )
 
 var _socket := StreamPeerTCP.new()
@@ -232,6 +232,11 @@ class Session:
 	func do_set_name(command: Dictionary) -> Result:
 		var stored = await _client.set_name(command["name"])
 		return Result.ok({"name": stored.value}) if stored.error == null else stored
+
+	func do_ticket(command: Dictionary) -> Result:
+		var nonce = command.get("nonce")
+		var made = await _client.ticket(command["audience"], nonce if nonce else "")
+		return Result.ok({"ticket": made.value}) if made.error == null else made
 
 	func do_whoami(_command: Dictionary) -> Result:
 		return await _client.whoami()

@@ -1889,6 +1889,16 @@ func set_name(name) -> Result:
 	return player if player.error else Result.ok(player.value.get("name"))
 
 
+# Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that server,
+# `nonce` what it has sent for this connection. The value is the text to send there. Request one for each connection.
+func ticket(audience: String, nonce: String = "") -> Result:
+	var body = {"audience": audience}
+	if nonce != "":
+		body["nonce"] = nonce
+	var answer = await _game_json("POST", "/auth/tickets", {"json": body})
+	return answer if answer.error else Tools.member(answer.value, "ticket", "text")
+
+
 # The devices where the player is signed in: a list of Dictionaries with the members of the protocol (session_id,
 # provider, client, created_at, last_used_at, expires_at, current).
 func list_sessions() -> Result:

@@ -10,7 +10,7 @@ import { Sync } from "./gamed_sync.mjs"
 
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
-  ..."saves sync assets parallel shared_store clock timeout names".split(" "),
+  ..."saves sync assets parallel shared_store clock timeout names tickets".split(" "),
   ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
 ]
 
@@ -133,6 +133,7 @@ const COMMANDS = {
   sign_out: async ({ client }, { scope }) => ({ server_notified: await client.signOut(scope ?? "this") }),
   whoami: ({ client }) => client.whoami(),
   set_name: async ({ client }, { name }) => ({ name: await client.setName(name) }),
+  ticket: async ({ client }, { audience, nonce }) => ({ ticket: await client.ticket(audience, nonce ?? null) }),
 
   sessions: async ({ client }) => ({ sessions: await client.listSessions() }),
   end_session: ({ client }, { session_id }) => client.endSession(session_id),

@@ -316,6 +316,7 @@ export class GamedClient {
 
   whoami(): Promise<Overview>
   setName(name: string | null): Promise<string | null>
+  ticket(audience: string, nonce?: string | null): Promise<string>
   listSessions(): Promise<Session[]>
   endSession(sessionId: string): Promise<void>
   listIdentities(): Promise<Identity[]>

@@ -2076,6 +2076,16 @@ export class GamedClient {
   }
 
   /**
+   * Request a ticket, which tells another server for about a minute who is playing. Request one for each connection.
+   * @param {string} audience the name of that server
+   * @param {string | null} [nonce] what it has sent for this connection
+   */
+  async ticket(audience, nonce = null) {
+    const json = nonce === null ? { audience } : { audience, nonce }
+    return member((await this._game("POST", "/auth/tickets", { json })).json(), "ticket", "string")
+  }
+
+  /**
    * Request the player's sessions on all devices, the last used first, with the members of the protocol.
    * @returns {Promise<Record<string, any>[]>}
    */

@@ -226,6 +226,7 @@ class AsyncClient(Threaded[GamedClient]):
     providers = threaded(GamedClient.providers)
     whoami = threaded(GamedClient.whoami)
     set_name = threaded(GamedClient.set_name)
+    ticket = threaded(GamedClient.ticket)
     list_sessions = threaded(GamedClient.list_sessions)
     end_session = threaded(GamedClient.end_session)
     list_identities = threaded(GamedClient.list_identities)

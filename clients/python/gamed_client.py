@@ -1630,6 +1630,15 @@ class GamedClient:
         changed = member(self._game("PATCH", "/auth/player", json_body={"name": name}).json(), "player", dict)
         return stored if isinstance(stored := changed.get("name"), str) else None
 
+    def ticket(self, audience: str, nonce: str | None = None) -> str:
+        """Request a ticket, which tells another server for about a minute who is playing (docs/protocol.md: Tickets).
+
+        `audience` is the name of that server, `nonce` what it has sent for this connection. Request one for each
+        connection, and send it to no other server.
+        """
+        body = {"audience": audience} if nonce is None else {"audience": audience, "nonce": nonce}
+        return member(self._game("POST", "/auth/tickets", json_body=body).json(), "ticket", str)
+
     # -- the account --
 
     def list_sessions(self) -> list[DeviceSession]:

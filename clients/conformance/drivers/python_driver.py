@@ -22,6 +22,7 @@ import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
+FEATURES += ["tickets"]
 OUT = threading.Lock()
 
 
@@ -202,6 +203,9 @@ class Commands:
 
     def set_name(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return {"name": seat.client.set_name(how["name"])}
+
+    def ticket(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"ticket": seat.client.ticket(how["audience"], how.get("nonce"))}
 
     def whoami(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return seat.client.whoami()

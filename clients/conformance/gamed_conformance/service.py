@@ -23,11 +23,14 @@ PORTS = range(18000, 20000)
 START_SECONDS = 60.0
 CONFIG: dict[str, Any] = {
     "mode": "local",
-    "session": {"access_ttl": "12h", "refresh_ttl": "720h", "device_transaction_ttl": "10m"},
+    "session": {"access_ttl": "12h", "refresh_ttl": "720h", "device_transaction_ttl": "10m", "ticket_ttl": "3s"},
+    "ticket_audiences": {"match.example": {"secret_env": "GAMED_CONFORMANCE_SECRET"}, "lobby.example": {}},
     "login": {"registration": "open", "app_links": ["com.example.conformance:", "https://app.example.org"]},
     "limits": {name: 0 for name in ("starts_per_minute", "entries_per_minute", "refreshes_per_minute")}
     | {"live_logins_per_address": 0, "passwords_per_minute": 0},
 }
+SECRETS = {"GAMED_CONFORMANCE_SECRET": "conformance-" * 3}
+"""With it scenarios introspect tickets for match.example, as the server of that name does."""
 GAME = {"writes_per_minute": 0, "save_bytes": 1 << 17, "slots": 64}
 
 
@@ -50,7 +53,7 @@ class Gamed:
 
     def __init__(self, command: Sequence[str] | None = None) -> None:
         self.command = list(command) if command else [sys.executable, "-m", "gamed"]
-        self.environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.environ = {**os.environ, "PYTHONPATH": str(ROOT), **SECRETS}
 
     def start(self, arguments: Sequence[str], folder: Path, log: Path) -> Process:
         """Start a process in `folder` that appends its output to `log`."""

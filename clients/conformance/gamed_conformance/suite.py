@@ -33,6 +33,7 @@ CALLS = {
     "loop",
     "pages",
     "delete_newer",
+    "tickets",
 }
 ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
 FEATURES = frozenset(CALLS | ABILITIES)

@@ -30,7 +30,7 @@ sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package
 
 from gamed_conformance.driver import DriverFailed  # noqa: E402
 from gamed_conformance.matching import Mismatch, expect, filled  # noqa: E402
-from gamed_conformance.service import ROOT, Gamed, Process  # noqa: E402
+from gamed_conformance.service import ROOT, SECRETS, Gamed, Process  # noqa: E402
 from gamed_conformance.suite import FEATURES, Scenario, ScenarioFailed, lacking, run, scenarios  # noqa: E402
 from gamed_conformance.world import World  # noqa: E402
 
@@ -79,6 +79,7 @@ class ForkedGamed(Gamed):
     def __init__(self) -> None:
         super().__init__([sys.executable, "-m", "tests.support.quick_passwords"])
         self.environ = {name: os.environ[name] for name in INHERITED if name in os.environ} | {"PYTHONPATH": str(ROOT)}
+        self.environ |= SECRETS
 
     def start(self, arguments: Sequence[str], folder: Path, log: Path) -> Process:
         with log.open("ab") as out, open(os.devnull, "rb") as nothing:

@@ -184,6 +184,9 @@ DEFECTS = {
     "believes_any_export": Defect(
         CLIENT, 'if digest != f"sha-256=:', 'if False and f"sha-256=:', "export_damaged", "export gave"
     ),
+    "drops_the_nonce": Defect(
+        CLIENT, '{"audience": audience, "nonce": nonce}', '{"audience": audience}', "ticket", "nonce"
+    ),
     "hides_the_language": Defect(CLIENT, 'body["locale"] = tag', "pass", "locale", "de-AT"),
     "hides_the_device": Defect(CLIENT, '"device_name": (socket', '"device": (socket', "device_names", "device_name"),
     "stands_on_what_only_arrived": Defect(

@@ -34,6 +34,7 @@ class PythonAsyncio(ConformanceCase):
         "session_[fks]*",
         "sign_in_[bcds]*",
         "sync_[fkmp]*",
+        "ticket",
         "waiting",
         "walk_*",
     )

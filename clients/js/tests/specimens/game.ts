@@ -45,6 +45,8 @@ export async function play(server: string): Promise<void> {
   const linked: string = await client.link(person, "google")
   for (const { session_id, current } of await client.listSessions()) if (!current) await client.endSession(session_id)
   for (const { provider } of await client.listIdentities()) if (provider !== linked) await client.unlink(provider)
+  const tickets: string[] = [await client.ticket("match.example", "nonce"), await client.ticket("match.example")]
+  console.log(tickets.length)
   await client.eraseSaves()
   await client.deletePlayer()
   console.log(bytes, blob.size, (await client.whoami()).limits["slots"], await client.setName(null))
