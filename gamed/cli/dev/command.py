@@ -106,7 +106,8 @@ def dev(
     page of --static may send requests to the server: its origins are in cors_origins.
 
     COMMAND, such as "python tests/online.py", finds in its environment GAMED_URL, the server; GAMED_PROVIDER_URL;
-    GAMED_PAGE_URL, with --static; and GAMED_PLAYERS, a JSON file with credentials of the sample players anna and bo.
+    GAMED_PAGE_URL, with --static; GAMED_PLAYERS, a JSON file with credentials of the sample players anna and bo; and
+    GAMED_MATCH_SECRET, with which a server asks whether a ticket for match.example is valid.
     """
     if context.config or context.data:
         raise SetupError("`gamed dev` makes its own configuration and data. Name a folder with --folder DIR.")
@@ -171,13 +172,16 @@ def run(options: DevOptions) -> None:
     """Run until the server is stopped, or until the script ends; set the variables that the configuration names."""
     from twisted.scripts.twistd import runApp
 
-    script = ScriptRunner(options, environment(options, os.environ), _umask()) if options.script else None
+    match_secret = token_urlsafe(32)
+    environ = environment(options, os.environ, match_secret)
+    script = ScriptRunner(options, environ, _umask()) if options.script else None
     secrets = {name: token_urlsafe(32) for name in dev_setup.SECRET_ENVS}
     maker = DevServiceMaker(options, {name: Secret(text.encode()) for name, text in secrets.items()}, script)
     file = dev_setup.prepare(options)
     os.environ.pop(dev_setup.MASTER_KEY_ENV, None)
     os.environ[f"{dev_setup.MASTER_KEY_ENV}_FILE"] = str(options.folder / dev_setup.KEY_FILE)
     os.environ.update({dev_setup.SECRET_ENVS[name]: text for name, text in secrets.items()})
+    os.environ[dev_setup.MATCH_SECRET_ENV] = match_secret
     arguments = [
         f"--config={file}",
         f"--data={options.folder / dev_setup.DATA}",

@@ -12,21 +12,22 @@ from typing import Any
 
 from twisted.internet.threads import deferToThread
 
-from gamed.cli.dev.setup import LOOPBACK, PLAYERS_FILE, DevOptions
+from gamed.cli.dev.setup import LOOPBACK, MATCH_SECRET_ENV, PLAYERS_FILE, DevOptions
 
 NOT_STARTED, SIGNALLED = 127, 128
 LOG_FILE, LOG_LINES = "service.log", 30
 TRY_SECONDS, GRACE_SECONDS = 0.05, 5.0
 
 
-def environment(options: DevOptions, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the command: the addresses and the players, without the server's secrets."""
+def environment(options: DevOptions, inherited: Mapping[str, str], match_secret: str) -> dict[str, str]:
+    """Return the environment of the command: addresses, players and a match server's secret, not the server's own."""
     kept = {name: value for name, value in inherited.items() if not name.startswith("GAMED_DEV_")}
     added = {
         "GAMED_URL": options.server,
         "GAMED_SERVER": options.server,
         "GAMED_PROVIDER_URL": options.provider,
         "GAMED_PLAYERS": str(options.folder / PLAYERS_FILE),
+        MATCH_SECRET_ENV: match_secret,
     }
     return {**kept, **added, **({"GAMED_PAGE_URL": options.page} if options.page else {})}
 

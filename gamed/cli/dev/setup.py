@@ -40,6 +40,8 @@ LOOPBACK = "127.0.0.1"
 MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
 SECRET_ENVS = {"discord": "GAMED_DEV_DISCORD_SECRET", "google": "GAMED_DEV_GOOGLE_SECRET"}
 CLIENT_IDS = {"discord": "80351110224678912", "google": "gamed-dev.apps.googleusercontent.com"}
+MATCH_AUDIENCE, MATCH_SECRET_ENV = "match.example", "GAMED_MATCH_SECRET"
+"""The server that may introspect tickets, and the variable in which --script finds its secret."""
 KEY_FILE = "master.key"
 DATA = "data"
 PLAYERS_FILE = "players.json"
@@ -156,6 +158,10 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
     }
     named["google"] |= {"issuer": provider}
     members = {"mode": "oauth", "public_url": options.server, "master_key_env": MASTER_KEY_ENV, "providers": named}
+    named_audiences = existing.get("ticket_audiences", {})
+    if isinstance(named_audiences, dict):
+        match = {"name": True, "owner": True, "secret_env": MATCH_SECRET_ENV}
+        members["ticket_audiences"] = {MATCH_AUDIENCE: match, **named_audiences}
     return members | ({"cors_origins": _origins(options, existing)} if options.statics else {})
 
 
