@@ -52,12 +52,13 @@ class GamedInstance:
         shared_cpus: bool = False,
         store: str | None = None,
         master_key: bool = False,
+        members: Mapping[str, object] | None = None,
     ) -> None:
         """`store` is the URL of a PostgreSQL database; with None the data are in `folder`.
 
-        PostgreSQL needs a master key; files have one with `master_key`.
+        PostgreSQL needs a master key; files have one with `master_key`. `members` are added to the configuration.
         """
-        self.folder, self.data = folder, folder / "data"
+        self.folder, self.data, self._members = folder, folder / "data", members or {}
         self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self._key = {KEY: b64encode(token_bytes(32)).decode()} if store is not None or master_key else {}
@@ -74,7 +75,7 @@ class GamedInstance:
         """Name the store in the configuration."""
         members = {} if store is None else {"store": store}
         members |= {"master_key_env": KEY} if self._key else {}
-        (self.folder / "authentication.json").write_text(json.dumps({**CONFIG, **members}))
+        (self.folder / "authentication.json").write_text(json.dumps({**CONFIG, **self._members, **members}))
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -93,6 +93,13 @@ ROWS = (
         note="among 100,000 live tokens",
         wanted_by_cpu={"100": 0.87},
     ),
+    Row(
+        "ticket",
+        Load("ticket", "/auth/tickets"),
+        {"refresh": Side("G-tickets", Load("refresh", REFRESH))},
+        {},
+        server="G-tickets",
+    ),
     Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
     Row("log", Load("read", SAVE), {"quiet": Side("quiet", Load("read", SAVE))}, {"quiet": 0.95}, server="G-admin"),
     Row("affinity-read", Load("read", SAVE), {"free": Side("G-free", Load("read", SAVE))}, {}),

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 
-from bench.instance import GAMED, GamedInstance, Player
+from bench.instance import GAMED, LIMITS, GamedInstance, Player
 from bench.process import Process
 from bench.references import peer_store, pocketbase
 from tests.support.ports import free_port
@@ -23,6 +23,7 @@ REFERENCES = "bench.references."
 FILLED = "filled"
 """The folder with a copy of the data, to which each round of these servers returns."""
 SLOW = "slow_fsync"
+TICKETS = {"ticket_audiences": {"match.example": {"name": True}}, "limits": {**LIMITS, "tickets_per_minute": 0}}
 NGINX = """
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid;
 events {{ worker_connections 256; }}
@@ -56,6 +57,7 @@ class Servers:
             "quiet": lambda: self._instance("quiet", script="quiet"),
             "G": lambda: self._instance("G"),
             "G-admin": lambda: self._instance("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
+            "G-tickets": lambda: self._instance("G-tickets", members=TICKETS),
             "G-100": lambda: self._filled("G-100", FEW_TOKENS),
             "G-100k": lambda: self._filled("G-100k", tokens),
             "G-free": lambda: self._instance("G-free", shared_cpus=True),
@@ -160,11 +162,17 @@ class Servers:
         script: str | None = None,
         slow: bool = False,
         shared_cpus: bool = False,
+        members: Mapping[str, object] | None = None,
     ) -> Process:
         command = GAMED if script is None else (sys.executable, "-m", REFERENCES + script)
         environment = {"LD_PRELOAD": str(self._slow_library())} if slow else {}
         instance = GamedInstance(
-            self._folder / name, command=command, arguments=arguments, environment=environment, shared_cpus=shared_cpus
+            self._folder / name,
+            command=command,
+            arguments=arguments,
+            environment=environment,
+            shared_cpus=shared_cpus,
+            members=members,
         )
         instance.start()
         self._instances[name] = instance

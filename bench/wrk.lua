@@ -61,6 +61,9 @@ local function made_of(player, path, part)
         return wrk.format("PATCH", path .. player.tag, headers, body):sub(1, -BODY - #END - 1)
     elseif kind == "record" then
         return wrk.format("GET", path .. player.tag, headers)
+    elseif kind == "ticket" then
+        headers["Content-Type"] = "application/json"
+        return wrk.format("POST", path, headers, '{"audience":"match.example","nonce":"7Qm2xV9cK4tB1nWz"}')
     end
     return wrk.format("GET", path, headers)
 end
