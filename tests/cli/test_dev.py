@@ -103,7 +103,7 @@ class DevTests(CommandTestCase):
         file, key = folder / "authentication.json", (folder / "master.key").read_bytes()
         members = json.loads(file.read_text())
         self.assertEqual((folder / "master.key").stat().st_mode & 0o777, 0o600)
-        self.assertNotIn("secret", file.read_text().replace("client_secret_env", ""))
+        self.assertNotIn("secret", file.read_text().replace("secret_env", ""))
         file.write_text(json.dumps({**members, "server_name": "Tryout", "mode": "local"}))
         process, port, _ = self.dev(f"--folder={folder}")
         self.assertEqual(json.loads(get(port, "/auth/config")[1])["mode"], "oauth")

@@ -68,7 +68,7 @@ class SampleTests(CommandTestCase):
         self.assertEqual(len(set(found["players"].values())), 2)
         self.assertEqual(found["names"], ["Anna", "Bo"])
         self.assertEqual(sorted(found["channels"]), ["beta", "stable"])
-        self.assertEqual((found["welcome"], found["secrets"]), ("Hello from a release.\n", []))
+        self.assertEqual((found["welcome"], found["secrets"]), ("Hello from a release.\n", ["GAMED_MATCH_SECRET"]))
         umask = os.umask(0o022)
         os.umask(umask)
         self.assertEqual((found["server"], found["umask"]), (True, umask))

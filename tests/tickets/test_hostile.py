@@ -9,7 +9,7 @@ from random import Random
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gamed.crypto import Secret, base64url
+from gamed.crypto import Secret, base64url, derive
 from gamed.rate_limit import MAX_BUCKETS
 from gamed.tickets.keys import CACHED_KEYS, TicketKeys
 from gamed.tickets.ticket_rules import FIRST
@@ -33,6 +33,8 @@ from tests.tickets.fixtures import (
 
 REQUESTS = 10_000
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+OWN = Ed25519PrivateKey.from_private_bytes(derive(MASTER, b"gamed 1 ticket ed25519 1"))
+"""The server's key: what it has signed is refused for its header alone."""
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -55,11 +57,12 @@ class ForgedTests(TicketCase):
     def test_tools(self) -> None:
         """The forger's tools make valid tickets if nothing is forged, so what is refused below is the forgery."""
         self.assertTrue(self.is_active(self.signed()))
+        self.assertTrue(self.is_active(sign(self.header, self.claims, OWN)))
 
     def test_none(self) -> None:
         """The algorithm `none` is refused, without a signature and with one."""
         for alg in ("none", "None", ""):
-            token = sign({**self.header, "alg": alg}, self.claims, STRANGER)
+            token = sign({**self.header, "alg": alg}, self.claims, OWN)
             self.refused(token, alg)
             self.refused(f"{token.rpartition('.')[0]}.", alg)
 
@@ -89,7 +92,8 @@ class ForgedTests(TicketCase):
             {"x5c": ["AA"]},
             {"crit": ["b64"], "b64": False},
         ):
-            self.refused(sign({**self.header, **extra}, self.claims, STRANGER), str(extra))
+            for key in (STRANGER, OWN):
+                self.refused(sign({**self.header, **extra}, self.claims, key), str(extra))
 
     def test_header(self) -> None:
         """Another type, a missing one, and members that a ticket does not have are refused."""
@@ -103,7 +107,7 @@ class ForgedTests(TicketCase):
             {**self.header, "kid": 1},
             {**self.header, "cty": "JWT"},
         ):
-            self.refused(sign(header, self.claims, STRANGER), str(header))
+            self.refused(sign(header, self.claims, OWN), str(header))
 
     def test_claims(self) -> None:
         """A ticket of another issuer or audience is refused, even if the server's own key has signed it."""
