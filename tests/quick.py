@@ -61,7 +61,8 @@ ROWS = {
         "tests.e2e.test_postgresql_crashes tests.e2e.test_postgresql_outages tests.e2e.test_postgresql_replicas"
     ),
     "gamed/dev": (
-        "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.e2e.test_board tests.test_game_developers"
+        "tests.dev tests.readme tests.e2e.test_dev tests.e2e.test_demo tests.e2e.test_board tests.e2e.test_match "
+        "tests.test_game_developers"
     ),
     "gamed/http": (
         "tests.http tests.contract tests.proxies tests.startup tests.e2e.test_bad_input tests.e2e.test_stopping "
@@ -87,6 +88,10 @@ ROWS = {
         "clients.conformance.tests.test_python"
     ),
     "gamed/sessions": "tests.sessions tests.contract tests.processes tests.e2e.test_main_job tests.e2e.test_secrets",
+    "gamed/tickets": (
+        "tests.tickets tests.contract tests.cli.test_rotate_tickets tests.processes.test_ticket_rotation "
+        "tests.e2e.test_match clients.conformance.tests.test_python"
+    ),
     "twisted": "tests.packaging tests.startup",
     "bench": "tests.bench",
     "clients/conformance": "clients.conformance",
@@ -95,7 +100,8 @@ ROWS = {
     "clients/godot3": f"{GODOT} clients.packaging",
     "clients/godot4": f"{GODOT} clients.packaging",
     "clients/js": (
-        "clients.js clients.packaging.tests.test_javascript clients.conformance.tests.test_js tests.e2e.test_demo"
+        "clients.js clients.packaging.tests.test_javascript clients.conformance.tests.test_js tests.e2e.test_demo "
+        "tests.e2e.test_match"
     ),
     "clients/packaging": "clients.packaging",
     "clients/build": "clients.packaging",
@@ -106,7 +112,10 @@ ROWS = {
     "docs/openapi.yaml": "tests.contract clients.conformance.tests.test_runner",
     "docs/protocol.md": "tests.contract clients.conformance.tests.test_runner",
     "etc": "tests.ops tests.packaging tests.proxies tests.readme tests.cli.test_gamedctl tests.cli.test_samples",
-    "examples": "tests.e2e.test_demo tests.e2e.test_board tests.e2e.test_engines clients.js",
+    "examples": (
+        "tests.e2e.test_demo tests.e2e.test_board tests.e2e.test_match tests.e2e.test_engines "
+        "tests.tickets.test_samples clients.js"
+    ),
     ".ci": "tests.readme tests.test_quick tests.packaging.test_extras",
     "README.md": "tests.readme tests.packaging",
     "CHANGELOG.md": "tests.cli.test_first_minute",
@@ -129,6 +138,7 @@ STORED = (
     "tests.players",
     "tests.saves",
     "tests.sessions",
+    "tests.tickets",
 )
 """Folders whose tests `.ci/run` also runs on PostgreSQL."""
 WIRING = {"__init__", "__main__", "clock", "context", "service", "stores", "tap"}
