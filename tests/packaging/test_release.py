@@ -13,6 +13,8 @@ from tests.packaging.environments import ROOT
 
 VERSIONS = ["1.0.0.dev1", "1.0.0a2", "1.0.0b1", "1.0.0rc1", "1.0.0", "1.0.1"]
 """Versions of Python's form, from old to new."""
+PAGES = ("docs/owners/debian-package.md", "docs/owners/pipx.md")
+"""The pages whose commands `.ci/deb` runs."""
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -71,8 +73,31 @@ class DebianTests(SynchronousTestCase):
         for script in ("postinst", "prerm", "postrm"):
             self.assertEqual(run(ROOT, "sh", "-n", f"debian/gamed.{script}").stderr, "")
 
+    def test_commands_are_in_the_pages(self) -> None:
+        """Each command that a walk of `.ci/deb` takes from its page is in a block or a sentence of that page."""
+        walks = re.findall(r"(?ms)^walk_\w+\(\) \{\n(.+?)^\}", (ROOT / ".ci/deb").read_text("utf-8"))
+        wanted = {
+            (page, how, text)
+            for walk in walks
+            for page in re.findall(r"\bpage=(\S+)", walk)
+            for how, text in re.findall(r"\$\((printed|spoken) \$page '([^']+)'\)", walk)
+        }
+        self.assertEqual({page for page, _, _ in wanted}, {*PAGES})
+        self.assertGreater(len(wanted), 10)
+        for page, how, text in wanted:
+            shown = (ROOT / page).read_text("utf-8").split("```sh\n")
+            parts = [part.partition("```")[0] for part in shown[1:]] if how == "printed" else shown
+            self.assertTrue(any((text if how == "printed" else f"`{text}") in part for part in parts), (page, text))
+
     def test_starts_nothing(self) -> None:
-        """The units start nothing before `gamed setup` has written the configuration, and the package enables none."""
+        """No unit starts before `gamed setup` has written the configuration, and the package enables none."""
         rules = (ROOT / "debian/rules").read_text("utf-8")
-        self.assertIn("ConditionPathExists=/etc/gamed/authentication.json", rules)
+        [(units, change)] = re.findall(r"(?s)\tfor unit in (.+?); do \\\n(.+?) \\\n\t+etc/systemd/\$\$unit", rules)
+        self.assertEqual({*units.split()}, {file.name for file in (ROOT / "etc/systemd").iterdir() if file.is_file()})
+        for unit in units.split():
+            done = run(ROOT, "sh", "-c", f"{change.strip()} etc/systemd/{unit}")
+            self.assertEqual(done.stderr, "")
+            section = re.split(r"\n\n\[(?:Service|Socket|Timer)\]\n", done.stdout)[0]
+            self.assertTrue(section.startswith("[Unit]\n"), unit)
+            self.assertEqual(section.splitlines()[-1], "ConditionPathExists=/etc/gamed/authentication.json", unit)
         self.assertRegex(rules, r"override_dh_installsystemd:\n\n")
