@@ -5,7 +5,6 @@ from typing import Final
 
 from msgspec import Struct, convert
 
-from gamed.account.link_model import Invite
 from gamed.account.views import (
     CONFLICT,
     ShownDevice,
@@ -62,8 +61,6 @@ class ShownPerson(Struct, frozen=True):
 
     person: Person
     ways: Sequence[str | None]
-    number: int
-    """1, or more for a player whom another one before has the name of: no two buttons may have one name."""
 
 
 class DiskPart(Struct, frozen=True):
@@ -208,10 +205,8 @@ def invites_page(
 ) -> Page:
     """Return the invites; `error` is about what was typed, which the form has again."""
     more = None if found.more is None else f"{found.more[0]}-{found.more[1]}"
-    invites: Sequence[Invite] = found.invites
-    numbers = _numbers([each.name for each in invites])
-    listed = list(zip(invites, numbers, strict=True))
-    return page("owner_invites", own=frame, here="invites", invites=listed, more=more, typed=typed or {}, error=error)
+    shown = {"invites": found.invites, "more": more, "typed": typed or {}, "error": error}
+    return page("owner_invites", own=frame, here="invites", **shown)
 
 
 def link_page(frame: OwnerFrame, shown: ShownInvite, *, reset: bool = False) -> Page:
@@ -228,9 +223,7 @@ def activity_page(frame: OwnerFrame, found: EventPage, chosen: str) -> Page:
 def saves_page(frame: OwnerFrame, totals: SavesTotals | None) -> Page:
     """Return the totals; None if state.db cannot be read."""
     largest = () if totals is None else totals.largest
-    numbers = _numbers([name for _, name, _ in largest])
-    rows = [(*each, number) for each, number in zip(largest, numbers, strict=True)]
-    return page("owner_saves", own=frame, here="saves", totals=totals, largest=rows)
+    return page("owner_saves", own=frame, here="saves", totals=totals, largest=largest)
 
 
 def slots_page(frame: OwnerFrame, found: PersonSaves) -> Page:
@@ -340,18 +333,7 @@ def qr_path(url: str) -> tuple[str, int]:
 
 
 def _shown_people(people: Sequence[Person], frame: OwnerFrame) -> Sequence[ShownPerson]:
-    numbers = _numbers([each.named.shown for each in people])
-    return [ShownPerson(each, _ways(each.ways, frame), number) for each, number in zip(people, numbers, strict=True)]
-
-
-def _numbers(names: Sequence[str | None]) -> Sequence[int]:
-    """Return for each name how many equal ones there are up to it."""
-    counts: dict[str | None, int] = {}
-    numbers = []
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-        numbers.append(counts[name])
-    return numbers
+    return [ShownPerson(each, _ways(each.ways, frame)) for each in people]
 
 
 def _ways(ways: Sequence[str], frame: OwnerFrame) -> Sequence[str | None]:

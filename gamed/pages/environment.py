@@ -3,10 +3,12 @@
 Imported in the first idle moment after the start or by the first page (gamed.ops.late_modules), never by a command.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -18,6 +20,8 @@ from gamed.timestamps import rfc3339
 
 ICONS: Final = files("gamed.pages") / "icons"
 WHOLE_CHARACTERS: Final = 16
+T = TypeVar("T")
+Labelled = Iterator[tuple[T, str]]
 FACES: Final = 8
 """The colours of the circles with a player's initial, .face-0 and on in style.css."""
 
@@ -78,6 +82,11 @@ def words(language: Language, now_ms: int) -> dict[str, Any]:
         ]
         return Markup("").join(pieces)
 
+    def plain(filled: str, **values: object) -> str:
+        """Return the text with values for an attribute; of markup it takes the text, which is escaped once then."""
+        texts = {name: each.striptags() if isinstance(each, Markup) else each for name, each in values.items()}
+        return fill_plain(filled, language, texts)
+
     def say(shown: Text | Counted) -> Markup:
         """Return a text that a feature handed over; a value may be such a text again."""
         if isinstance(shown, Counted):
@@ -85,13 +94,26 @@ def words(language: Language, now_ms: int) -> dict[str, Any]:
         values = {name: say(each) if isinstance(each, Text | Counted) else each for name, each in shown.values.items()}
         return fill(language.gettext(shown.source), **values)
 
+    def labelled(items: Iterable[T], names: Iterable[Text | str | None], otherwise: str = "") -> Labelled[T]:
+        """Yield each item with its name as plain text, numbered after an equal one.
+
+        No two buttons may have one name.
+        """
+        counts: Counter[str] = Counter()
+        for item, name in zip(items, names, strict=True):
+            given = plain(language.gettext(name.source), **name.values) if isinstance(name, Text) else name
+            label = given or otherwise
+            counts[label] += 1
+            yield item, label if counts[label] == 1 else f"{label} ({counts[label]})"
+
     return {
         "language": language,
         "_": language.gettext,
         "n_": language.ngettext,
         "say": say,
         "fill": fill,
-        "plain": lambda filled, **values: fill_plain(filled, language, values),
+        "plain": plain,
+        "labelled": labelled,
         "age": lambda instant_ms: language.age(instant_ms, now_ms),
         "day": lambda instant_ms: language.day(instant_ms, now_ms),
         "number": language.number,

@@ -39,6 +39,8 @@ class Page(HTMLParser):
         self.languages: list[str] = []
         """The links that choose a language."""
         self.tags: set[str] = set()
+        self.labels: list[str] = []
+        """What a screen reader reads in place of an element's text."""
         self.words: list[str] = []
         self.titles: dict[str, str] = {}
         self._inside: list[str] = []
@@ -48,6 +50,8 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
         self.tags.add(tag)
+        if label := named.get("aria-label"):
+            self.labels.append(label)
         if tag not in VOID:
             self._inside.append(tag)
         if tag == "form":

@@ -199,7 +199,7 @@ class TurnTests(SiteCase):
             self.assertGreater(self.rendered(path), 6, path)
 
     def test_activity(self) -> None:
-        """So it is on a page of events, whose rows are macros."""
+        """So it is on a page of events."""
         self.begin()
         few = self.rendered("/activity")
         for number in range(AT_ONCE):
@@ -353,6 +353,28 @@ class PeopleTests(SiteCase):
         self.assertEqual(shown.heading, "Delete this account?")
         self.assertIn(sentences.NOTICES["again"].source, shown.text)
         self.assertEqual((self.state(BO), self.events()), ("active", []))
+
+
+class LabelTests(SiteCase):
+    def test_odd_names(self) -> None:
+        """A screen reader hears the name of a player, an invite and a device as it is, whatever signs it has."""
+        odd = "Anna's A&B <i>"
+        self.add(BO, "bo", shown=odd)
+        self.add(CLEO, shown=odd, code="111222")
+        self.put(self.play(BO, device_name=odd), "auto", b"one")
+        self.begin()
+        self.act(self.open("/invites").form("/invite"), name=odd)
+        for path, action in (
+            ("", "Approve"),
+            ("/people", "Open"),
+            (f"/people/{CLEO}/merge", "Choose"),
+            (f"/people/{BO}", "Sign out"),
+            ("/invites", "Revoke"),
+            ("/saves", "Open"),
+        ):
+            page = self.open(path)
+            self.assertIn(f"{action}: {odd}", page.labels, path)
+        self.assertIn(f"Open: {odd} (2)", self.open("/people").labels)
 
 
 class ProtectedTests(SiteCase):

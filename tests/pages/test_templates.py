@@ -1,9 +1,12 @@
 """Templates hold no markup but their own: nothing is marked safe, and nothing is inserted by an extension."""
 
 from jinja2 import nodes
+from markupsafe import Markup
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.pages.environment import new_environment
+from gamed.pages.environment import new_environment, words
+from gamed.pages.language import ENGLISH
+from gamed.pages.model import Text
 from gamed.pages.render import FOLDER
 
 
@@ -48,6 +51,24 @@ def _subject(node: nodes.Node | None) -> str:
             return f"{owner}.{attr}()"
         case _:
             return type(node).__name__
+
+
+class LabelTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.words = words(ENGLISH, 0)
+
+    def test_markup_in_an_attribute(self) -> None:
+        """A text for an attribute takes the text of markup, and is escaped once, where it is written."""
+        shown = self.words["plain"](
+            "{action}: {name}", action=Markup("<b>Open</b>"), name=Markup("Anna&#39;s &amp; Bo")
+        )
+        self.assertEqual(shown, "Open: Anna's & Bo")
+
+    def test_equal_names(self) -> None:
+        """Of equal names each but the first has its number; what has no name has the other text."""
+        names = ["Bo", None, Text("Bo"), "", Text("{browser} here", {"browser": "<b>"})]
+        labels = [label for _, label in self.words["labelled"](range(5), names, "nobody")]
+        self.assertEqual(labels, ["Bo", "nobody", "Bo (2)", "nobody (2)", "<b> here"])
 
 
 class UnbrokenTests(SynchronousTestCase):
