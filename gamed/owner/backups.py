@@ -41,7 +41,7 @@ _log = EventLog(Logger())
 
 
 class BackupMaker(Struct, frozen=True):
-    """Backups as `gamed backup` makes them, for the service; both functions block."""
+    """The functions of `gamed backup` for the service; both block."""
 
     make: Callable[[Path], str | None]
     """Makes a backup in a folder; returns why there is none."""

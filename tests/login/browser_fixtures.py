@@ -40,7 +40,7 @@ class Page(HTMLParser):
         """The links that choose a language."""
         self.tags: set[str] = set()
         self.labels: list[str] = []
-        """What a screen reader reads in place of an element's text."""
+        """The texts that a screen reader reads in place of those of elements."""
         self.words: list[str] = []
         self.titles: dict[str, str] = {}
         self._inside: list[str] = []

@@ -226,7 +226,7 @@ class FilesTests(SiteCase):
             self.assertEqual(len(found.releases), 2)
 
     def test_disk_away(self) -> None:
-        """One of two changes waits in a thread on a disk that does not respond, and the other is refused at once."""
+        """One of two changes on a disk that does not respond waits in a thread, and the other is refused at once."""
         begun: list[Deferred[Any]] = []
 
         def in_thread(work: Any) -> Deferred[Any]:
@@ -423,7 +423,7 @@ class RealBackupTests(CommandTestCase):
         self.assertIn("is in the data folder", back_up(Config(), where, self.data) or "")
 
     def test_progress(self) -> None:
-        """The progress is that of the files that are not complete yet, also of another process, of those to copy."""
+        """The progress counts the files of a backup that is not complete, of any process, and those to be copied."""
         self.serve()
         folder, where = self.folder / "backups", Paths(self.config, self.data)
         folder.mkdir()

@@ -8,6 +8,7 @@ from gamed.owner.act_routes import _ACTS
 from gamed.players import tables as player_tables
 from tests.login.fixtures import ANNA, PASSWORD
 from tests.owner.site_fixtures import BO, CLEO, HOME, SiteCase
+from tests.support.covers import covers
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -109,6 +110,7 @@ class FormTests(SiteCase):
             self.assertEqual(self.browser.post(self.form(action)).status, 403, action)
         self.unchanged("")
 
+    @covers("threats/71")
     def test_signed_out_meanwhile(self) -> None:
         """An act whose session ends after its form was accepted, but before it is carried out, does nothing."""
         reads = self.server.databases.reads

@@ -65,7 +65,7 @@ class LabelTests(SynchronousTestCase):
         self.assertEqual(shown, "Open: Anna's & Bo")
 
     def test_equal_names(self) -> None:
-        """Of equal names each but the first has its number; what has no name has the other text."""
+        """Equal names but the first have numbers, and an item without a name has the other text."""
         names = ["Bo", None, Text("Bo"), "", Text("{browser} here", {"browser": "<b>"})]
         labels = [label for _, label in self.words["labelled"](range(5), names, "nobody")]
         self.assertEqual(labels, ["Bo", "nobody", "Bo (2)", "nobody (2)", "<b> here"])

@@ -224,7 +224,7 @@ class BackupTests(BackupCase):
         self.make_and_show()
 
     def test_at_the_same_time(self) -> None:
-        """One of two tabs begins a backup at the same time, and the other one says that it runs."""
+        """One of two tabs that begin a backup at the same time does, and the other one says that it runs."""
         self.winner(self.begun(both=True), 303, 409)
         self.finish()
         self.assertEqual(len(self.complete()), 1)
