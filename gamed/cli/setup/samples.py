@@ -63,6 +63,8 @@ PREFIX = "GAMED_"
 STORE_PASSWORD = "store_password_env"
 HTTPS_PORT = 443
 _PLAIN_PATH = compile(r"[\w./@+-]+")
+MODULE = (sys.executable, "-P", "-m", "gamed")
+"""The program where there is no script; -P: not one of the current folder, which may be another user's."""
 
 
 class Server(Struct, frozen=True):
@@ -355,7 +357,7 @@ def _program(server: Server) -> str:
     script = server.program or Path(sysconfig.get_path("scripts")) / "gamed"
     if server.program or script.exists():
         return quoted(str(script), command=True)
-    return f"{quoted(sys.executable, command=True)} -m gamed"
+    return " ".join(quoted(word, command=True) for word in MODULE)
 
 
 def quoted(text: str, *, command: bool = False) -> str:

@@ -34,7 +34,7 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.paths import Paths
 from gamed.cli.service.folder_lock import LOCK_FILE
 from gamed.cli.service.other_server import find_servers, is_server
-from gamed.cli.setup.plan import Layout
+from gamed.cli.setup.model import Layout
 from gamed.config.authentication import FILE_NAME
 from gamed.disk import sync_folder
 

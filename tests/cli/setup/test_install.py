@@ -9,9 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed import __version__
 from gamed.cli.paths import PACKAGE, Paths
 from gamed.cli.service.listen import describe
-from gamed.cli.setup import command
-from gamed.cli.setup import plan as planning
-from gamed.cli.setup.plan import Layout, Plan
+from gamed.cli.setup import install
+from gamed.cli.setup.model import Layout, Plan, Run
 from gamed.cli.setup.samples import Server
 
 
@@ -26,8 +25,7 @@ class InstallTests(SynchronousTestCase):
             if folder.stat().st_uid == os.getuid() and not mode & 0o001:
                 self.addCleanup(folder.chmod, mode)
                 folder.chmod(mode | 0o001)
-        self.patch(planning, "OPT", self.opt)
-        self.patch(command, "OPT", self.opt)
+        self.patch(install, "OPT", self.opt)
 
     def record(self, distribution: str) -> None:
         folder = self.libraries / f"{distribution}.dist-info"
@@ -35,7 +33,7 @@ class InstallTests(SynchronousTestCase):
         (folder / "RECORD").write_text("")
 
     def is_installed(self, *, postgresql: bool = False) -> bool:
-        return planning._is_installed(postgresql=postgresql)
+        return install._is_installed(postgresql=postgresql)
 
     def test_version(self) -> None:
         """Another version, or one that is not complete, counts as none."""
@@ -78,8 +76,8 @@ class InstallTests(SynchronousTestCase):
             layout = Layout(places, self.opt, self.opt, root=True)
             plan = Plan(layout, server, None, None, [], [], checkout=PACKAGE.parent)
             ran: list[str] = []
-            self.patch(command.Run, "require", lambda _, words, cwd=None, ran=ran: ran.append(" ".join(words)))
-            command._install(command.Run(plan, {}))
+            self.patch(Run, "require", lambda _, words, cwd=None, ran=ran: ran.append(" ".join(words)))
+            install.install(Run(plan, {}))
             driver = [number for number, each in enumerate(ran) if each.endswith("-r etc/postgresql-constraints.txt")]
             self.assertEqual(driver, [len(ran) - 2] if postgresql else [])
             self.assertTrue(ran[-1].endswith(" ."), ran)

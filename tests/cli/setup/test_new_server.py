@@ -8,7 +8,7 @@ from base64 import b64encode
 from contextlib import closing
 
 from tests.cli.process import WAIT_SECONDS, get
-from tests.cli.setup.fixtures import MACHINE, SetupCase
+from tests.cli.setup.fixtures import HERE, MACHINE, SetupCase
 from tests.proxies.programs import program
 from tests.support.stores import sqlite_files
 
@@ -46,6 +46,17 @@ class HomeTests(SetupCase):
         [line] = [line for line in out.splitlines() if "Without it: " in line]
         process = self.start_as("/bin/sh", "-c", f"exec {line.partition('Without it: ')[2]}")
         self.await_answer(self.port, process)
+
+    def test_package_in_folder(self) -> None:
+        """A package in the current folder, which may be somebody else's, is not run in place of gamed."""
+        package = self.home / "gamed"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "__main__.py").write_text("open('ran', 'w')")
+        code, out, err = self.gamed("setup", *self.answered(), program=f"import sys; sys.path.remove(''); {HERE}")
+        self.assertEqual(code, 0, out + err)
+        self.assertFalse((self.home / "ran").exists())
+        self.assertIn("-P -m gamed serve", (self.home / ".config/systemd/user/gamed.service").read_text())
 
     def test_user_units(self) -> None:
         """systemd accepts the units for a user, which have no setting that needs root."""
