@@ -1,1 +1,1 @@
-"""The owner's page: players who wait, figures, players, and what happened; it is read-only."""
+"""The owner's pages: the report of --admin, which is read-only, and the page that acts."""
