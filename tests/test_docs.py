@@ -34,7 +34,7 @@ NOT_OURS = {"COMMIT", "Host"}
 WORDS = 700
 """A page for people has at most so many."""
 REFERENCE: Mapping[str, int] = {
-    "docs/protocol.md": 4250,
+    "docs/protocol.md": 4350,
     "docs/developers/assets.md": 850,
     "docs/developers/game-developers.md": 1800,
     "docs/developers/offline.md": 1750,
@@ -42,7 +42,7 @@ REFERENCE: Mapping[str, int] = {
     "docs/internals/architecture.md": 2600,
     "docs/internals/spec.md": 2500,
     "docs/internals/storage.md": 1000,
-    "docs/internals/threats.md": 2700,
+    "docs/internals/threats.md": 2750,
     "docs/owners/commands.md": 2100,
     "docs/owners/configuration.md": 1950,
     "docs/owners/events.md": 1800,

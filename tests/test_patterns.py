@@ -199,7 +199,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.timestamps:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
     "gamed.event_log:_BARE": [("", "a", ""), ("", "a", " "), ("", "a", "\n")],
     "gamed.saves.model:_CURSOR": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],
-    "gamed.saves.model:_BEGUN": [("-", "1", "x"), ("", "-", ""), ("", "1", "")],
+    "gamed.saves.model:_AFTER_EPOCH": [("a1b2c3-", "1", "x"), ("", "a", ""), ("", "-", ""), ("", "1", "")],
     "gamed.saves.validation:_DIGEST_MEMBER": [
         ("", " ", ":"), ("a=:", "a", ""), ("a=:", "=", ""), ("a=::", " ", "a"), ("", "a", ":"), ("", "*", "="),
     ],
