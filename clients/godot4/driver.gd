@@ -134,13 +134,13 @@ class Session:
 			_sync.close()
 		_client.close()
 
-	func say(event: String, value: Dictionary) -> void:
+	func _tell(event: String, value: Dictionary) -> void:
 		value["event"] = event
 		value["client"] = _name
 		_driver.say(value)
 
 	func _paused(seconds: float) -> void:
-		say("pause", {"seconds": seconds})
+		_tell("pause", {"seconds": seconds})
 
 	# -- the person --
 
@@ -148,14 +148,14 @@ class Session:
 		return true
 
 	func browser_opened(url, _opened, qr_url):
-		say("open", {"url": url, "qr_url": qr_url})
+		_tell("open", {"url": url, "qr_url": qr_url})
 
 	func choose_provider(providers):
 		var asked = {"providers": [], "labels": []}
 		for provider in providers:
 			asked["providers"].append(provider["name"])
 			asked["labels"].append(provider["label"])
-		say("choose_provider", asked)
+		_tell("choose_provider", asked)
 		return providers[-1]["name"]
 
 	func problem(error):
@@ -164,7 +164,7 @@ class Session:
 	func finish_code(sign_in, attempts_left):
 		_codes.clear()
 		_sign_in = sign_in
-		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
+		_tell("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
 		while _codes.is_empty():
 			await Platform.frame()
 			if _client.is_closed():
@@ -353,7 +353,7 @@ class Session:
 		return Result.ok({})
 
 	func _changed(status: Dictionary) -> void:
-		say("sync_changed", {"slot": status["slot"], "state": status["state"]})
+		_tell("sync_changed", {"slot": status["slot"], "state": status["state"]})
 
 	func do_sync_ready(command: Dictionary) -> Result:
 		var ready = await _sync.ready(command["within"])

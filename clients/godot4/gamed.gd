@@ -1889,8 +1889,9 @@ func set_name(name) -> Result:
 	return player if player.error else Result.ok(player.value.get("name"))
 
 
-# Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that server,
-# `nonce` what it has sent for this connection. The value is the text to send there. Request one for each connection.
+# Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that
+# server, `nonce` what it has sent for this connection. The value is the text to send there. Request one for each
+# connection.
 func ticket(audience: String, nonce: String = "") -> Result:
 	var body = {"audience": audience}
 	if nonce != "":

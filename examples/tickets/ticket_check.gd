@@ -6,7 +6,7 @@
 #
 #     func _peer_connected(id):                                  # of ENetMultiplayerPeer, on the server
 #         nonces[id] = Crypto.new().generate_random_bytes(24).hex_encode()
-#         send_nonce.rpc_id(id, nonces[id])                      # the game answers with client.ticket("match.example", nonce)
+#         send_nonce.rpc_id(id, nonces[id])                      # the game: client.ticket("match.example", nonce)
 #
 #     func take_ticket(ticket):                                  # an RPC that any peer may call
 #         var id = multiplayer.get_remote_sender_id()
