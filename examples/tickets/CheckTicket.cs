@@ -17,6 +17,7 @@ using Gamed;
 public sealed class TicketChecker
 {
     private const int MaxTicket = 4096;
+    private const string Characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     private readonly string address;
     private readonly string secret;
 
@@ -27,12 +28,17 @@ public sealed class TicketChecker
         this.secret = secret;
     }
 
-    /// <summary>Returns the claims of a ticket for this connection; null for any other text. gamed has checked typ, iss,
-    /// aud and exp. Throws WebException if gamed does not answer, or does not know the secret.</summary>
+    /// <summary>Returns the claims of a ticket for this connection; null for any other text, and if no nonce was sent.
+    /// gamed has checked typ, iss, aud and exp. Throws WebException if gamed does not answer, or does not know the secret:
+    /// catch it, or the next player who connects ends your server.</summary>
     public Dictionary<string, object> Check(string ticket, string nonce)
     {
-        if (ticket.Length > MaxTicket)
+        if (string.IsNullOrEmpty(nonce) || ticket.Length > MaxTicket)
             return null;
+        // Before a form has six characters for an "ä": gamed refuses one of more than 8 KiB.
+        foreach (char character in ticket)
+            if (Characters.IndexOf(character) < 0)
+                return null;
         byte[] form = Encoding.ASCII.GetBytes("token=" + Uri.EscapeDataString(ticket));
         var request = (HttpWebRequest)WebRequest.Create(address);
         request.Method = "POST";
@@ -58,8 +64,16 @@ public sealed class TicketChecker
         for (string line = Console.ReadLine(); line != null; line = Console.ReadLine())
         {
             string[] words = line.Split(new[] { ' ' }, 2);
-            Dictionary<string, object> claims = checker.Check(words[words.Length - 1], words[0]);
-            Console.WriteLine(claims == null ? "{\"refused\":\"by gamed\"}" : "{\"player\":\"" + claims["sub"] + "\"}");
+            try
+            {
+                var found = checker.Check(words[words.Length - 1], words.Length == 2 ? words[0] : null);
+                string player = found == null ? "" : (string)found["sub"];
+                Console.WriteLine(found == null ? "{\"refused\":\"by gamed\"}" : "{\"player\":\"" + player + "\"}");
+            }
+            catch (WebException error)
+            {
+                Console.WriteLine("{\"refused\":\"" + error.Status + "\"}");
+            }
         }
     }
 }

@@ -18,9 +18,11 @@ const MAX_TICKET = 4096
  */
 export function ticketChecker(server, audience) {
   const issuer = `${server}/auth`
-  // Keys of the last hour are new enough; a player who sends an unknown `kid` makes one request in 30 seconds at most.
+  // Keys of the last hour are new enough. After an answer, unknown `kid`s make one request in 30 seconds at most. While
+  // gamed does not answer, each check that finds none under way makes one: it takes 5 seconds, and blocks nothing else.
   const keys = createRemoteJWKSet(new URL(`${issuer}/keys`), { cacheMaxAge: 3_600_000, cooldownDuration: 30_000 })
-  return async function check(/** @type {string} */ ticket, /** @type {string} */ nonce) {
+  return async function check(/** @type {string} */ ticket, /** @type {string | undefined} */ nonce) {
+    if (!nonce) throw new Error("no nonce") // none was sent yet: a ticket without one must not match it
     if (ticket.length > MAX_TICKET) throw new Error("too long")
     const { payload } = await jwtVerify(ticket, keys, {
       algorithms: ["EdDSA"],
@@ -28,6 +30,7 @@ export function ticketChecker(server, audience) {
       issuer, // rule 2
       audience, // rule 3
       clockTolerance: 30, // rule 4
+      maxTokenAge: 300, // and not one that was issued while gamed's clock was ahead
       requiredClaims: ["exp", "sub"],
     })
     if (typeof payload.aud !== "string") throw new Error("aud") // jose also accepts a list
@@ -39,7 +42,7 @@ export function ticketChecker(server, audience) {
 const [server, audience] = process.argv.slice(2)
 const check = ticketChecker(server, audience)
 for await (const line of createInterface({ input: process.stdin })) {
-  const [nonce, ticket = ""] = line.split(" ")
+  const [ticket, nonce] = line.split(" ").reverse()
   try {
     const { sub, name } = await check(ticket, nonce)
     console.log(JSON.stringify({ player: sub, name: name ?? null }))

@@ -36,10 +36,11 @@ from tests.tickets.fixtures import decoded, parts, sign
 SAMPLES = ROOT / "examples" / "tickets"
 SECRET = "m" * 40
 PATIENCE_SECONDS = 60
+DAY_SECONDS = 86_400
 TOLERANCE_SECONDS = 30
 """The samples that verify signatures accept a ticket this long after its end."""
 Case = tuple[str, str, str]
-"""Nonce, ticket, and what is wrong with it: nothing if the sample must accept it."""
+"""Nonce, ticket, and what is wrong with it: nothing if the sample must accept it. Without a nonce its text is empty."""
 GODOT_MAIN = """
 extends SceneTree
 
@@ -52,7 +53,7 @@ func _initialize():
 	await process_frame
 	for line in FileAccess.open("res://lines.txt", FileAccess.READ).get_as_text().split("\\n", false):
 		var words = line.split(" ")
-		var player = await tickets.check(words[1], words[0])
+		var player = await tickets.check(words[-1], words[0] if words.size() == 2 else "")
 		print("ANSWER " + JSON.stringify({"refused": "empty"} if player.is_empty() else {"player": player["sub"]}))
 	quit()
 """
@@ -112,6 +113,9 @@ class SampleCase(ServiceCase):
         def claiming(**changed: Any) -> str:
             return sign(header, claims | changed, self.key)
 
+        def headed(text: str) -> str:
+            return f"{base64url(text.encode())}.e30.AA"
+
         return [
             ("n1", f"{first}.{second}.{'A' if third[0] != 'A' else 'B'}{third[1:]}", "another signature"),
             ("n1", "not-a-ticket", "no ticket"),
@@ -126,24 +130,38 @@ class SampleCase(ServiceCase):
             ("n1", self.ticket(audience="lobby.example"), "another audience"),
             ("n1", claiming(aud=["match.example", "lobby.example"]), "a list of audiences"),
             ("n1", claiming(iat=now - 100, exp=now - TOLERANCE_SECONDS - 1), "expired"),
+            ("n1", claiming(iat=now + DAY_SECONDS, exp=now + DAY_SECONDS + 60), "issued while the clock was ahead"),
             ("n1", self.ticket(nonce=None), "no nonce"),
+            ("", self.ticket(nonce=None), "no nonce sent on this connection"),
+            ("", good, "a nonce, but none sent on this connection"),
             ("n2", good, "used again on another connection"),
             ("n1", self.token, "an access token"),
             ("n1", "a" * 5000, "too long"),
+            ("n1", "\u00e4" * 4096, "characters that a form encodes as six each"),
+            ("n1", headed('["alg"]'), "a list as the header"),
+            ("n1", headed('"alg"'), "a text as the header"),
+            ("n1", headed("[" * 3000), "a deep header"),
+            ("n1", sign({**header, "crit": 5}, claims, self.key), "a number as crit"),
+            ("n1", sign({**header, "crit": [[]]}, claims, self.key), "a list in crit"),
             ("n1", good, ""),
             ("n1", claiming(), ""),
             ("n3", self.ticket("n3"), ""),
         ]
 
+    def unknown(self) -> list[Case]:
+        """Return tickets of keys that no server has, each of another one."""
+        header, claims = parts(self.ticket())
+        return [("n1", sign({**header, "kid": f"kid{number}"}, claims, self.key), "a new kid") for number in range(3)]
+
     def run_lines(self, command: Sequence[object], cases: Sequence[Case], **environ: str) -> list[dict[str, Any]]:
         """Run a sample with these cases as its input; return its answers."""
         done = subprocess.run(
             [str(word) for word in command],
-            input="".join(f"{nonce} {ticket}\n" for nonce, ticket, _ in cases),
+            input=lines(cases),
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environ},
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8", **environ},
             cwd=self.folder,
             check=False,
         )
@@ -159,6 +177,37 @@ class SampleCase(ServiceCase):
             self.assertEqual(answer.get("player"), None if wrong else self.player, f"{wrong}: {answer}")
 
 
+class FailingServer:
+    """A server that answers every request with 503, and counts them."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        paths = self.paths
+
+        class Failing(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                paths.append(self.path)
+                self.send_response(503)
+                self.end_headers()
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Failing)
+        self.base = f"http://127.0.0.1:{self._server.server_port}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def lines(cases: Sequence[Case]) -> str:
+    """Return the input of a sample: nonce and ticket, or the ticket alone if no nonce was sent."""
+    return "".join(f"{nonce} {ticket}".strip() + "\n" for nonce, ticket, _ in cases)
+
+
 class PythonTests(SampleCase):
     def test_checks(self) -> None:
         """The Python server accepts the tickets of this connection alone."""
@@ -166,15 +215,35 @@ class PythonTests(SampleCase):
         command = [sys.executable, SAMPLES / "check_ticket.py", self.service.base, "match.example"]
         self.check(self.run_lines(command, cases), cases)
 
+    def test_without_gamed(self) -> None:
+        """Without the keys every ticket is refused, and one request in 30 seconds is made for them."""
+        failing = FailingServer()
+        self.addCleanup(failing.close)
+        command = [sys.executable, SAMPLES / "check_ticket.py", failing.base, "match.example"]
+        self.check(self.run_lines(command, self.unknown()), self.unknown())
+        self.assertEqual(failing.paths, ["/auth/keys"])
+        failing.close()
+        self.check(self.run_lines(command, self.unknown()), self.unknown())
+
 
 class NodeTests(SampleCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.script = self.folder / "check-ticket.mjs"
+        shutil.copy(SAMPLES / "check-ticket.mjs", self.script)
+        (self.folder / "node_modules").symlink_to(installed() / "node_modules")
+
     def test_checks(self) -> None:
         """The Node server accepts the tickets of this connection alone."""
         cases = self.cases()
-        script = self.folder / "check-ticket.mjs"
-        shutil.copy(SAMPLES / "check-ticket.mjs", script)
-        (self.folder / "node_modules").symlink_to(installed() / "node_modules")
-        self.check(self.run_lines([NODE, script, self.service.base, "match.example"], cases), cases)
+        self.check(self.run_lines([NODE, self.script, self.service.base, "match.example"], cases), cases)
+
+    def test_without_gamed(self) -> None:
+        """Without the keys every ticket is refused."""
+        failing = FailingServer()
+        self.addCleanup(failing.close)
+        command = [NODE, self.script, failing.base, "match.example"]
+        self.check(self.run_lines(command, self.unknown()), self.unknown())
 
 
 class CSharpTests(SampleCase):
@@ -185,6 +254,11 @@ class CSharpTests(SampleCase):
         command = [tool("mono"), program, self.service.base]
         self.check(self.run_lines(command, cases, GAMED_MATCH_SECRET=SECRET), cases)
         self.assertIn(CLIENT[0].name, (SAMPLES / "CheckTicket.cs").read_text("utf-8"))
+        failing = FailingServer()
+        self.addCleanup(failing.close)
+        for server, secret in ((failing.base, SECRET), (self.service.base, "w" * 40)):
+            answers = self.run_lines([tool("mono"), program, server], self.unknown(), GAMED_MATCH_SECRET=secret)
+            self.check(answers, self.unknown())
 
 
 class GodotTests(SampleCase):
@@ -196,7 +270,7 @@ class GodotTests(SampleCase):
         shutil.copy(SAMPLES / "ticket_check.gd", project)
         (project / "project.godot").write_text("config_version=5\n")
         (project / "main.gd").write_text(GODOT_MAIN)
-        (project / "lines.txt").write_text("".join(f"{nonce} {ticket}\n" for nonce, ticket, _ in cases))
+        (project / "lines.txt").write_text(lines(cases), "utf-8")
         self.check(self.played(project, self.service.base), cases)
         self.service.terminate()
         self.assertEqual({"player" in answer for answer in self.played(project, self.service.base)}, {False})
