@@ -5,7 +5,7 @@ A server that has never rotated its key has no row.
 
 from gamed.database.connection import Connection
 from gamed.tickets.model import KeyPeriod
-from gamed.tickets.ticket_rules import FIRST, next_period, published_periods
+from gamed.tickets.ticket_rules import DAY_MS, FIRST, next_period, published_periods
 
 
 def read_periods(connection: Connection) -> tuple[KeyPeriod, ...]:
@@ -17,9 +17,17 @@ def read_periods(connection: Connection) -> tuple[KeyPeriod, ...]:
 def rotate(connection: Connection, now_ms: int) -> KeyPeriod | None:
     """Publish the next key, which is used from a day later; return None if the next one is published already.
 
-    Rows of keys that are not published any more are deleted.
+    Rows of keys that are not published any more are deleted. After a rotation while the clock was ahead, its key is the
+    next one.
     """
     periods = read_periods(connection)
+    latest_ms = now_ms + DAY_MS
+    if periods[-1].first_use_ms > latest_ms:
+        # Without this no rotation would succeed until then. All such keys: each one is published until a day after its
+        # successor's first use.
+        query = "UPDATE ticket_key SET first_use_ms = :latest_ms WHERE first_use_ms > :latest_ms"
+        connection.execute(query, {"latest_ms": latest_ms})
+        return KeyPeriod(periods[-1].number, latest_ms)
     added = next_period(periods, now_ms)
     if added is None:
         return None

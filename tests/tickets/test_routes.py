@@ -8,6 +8,7 @@ from gamed.crypto import Secret
 from gamed.database.databases import Databases
 from gamed.players import tables as player_tables
 from gamed.tickets.keys import TicketKeys
+from gamed.tickets.model import KeyPeriod
 from gamed.tickets.ticket_rules import DAY_MS, FIRST
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, STRANGE_TOKEN
 from tests.sessions.server import text
@@ -229,6 +230,28 @@ class KeyTests(TicketCase):
         verified(first, self.keys())
         self.server.now_ms += DAY_MS
         self.assertEqual(self.keys(), later[1:])
+
+    def test_rotation_while_clock_was_ahead(self) -> None:
+        """The next rotation moves keys of a time that is years away, so that they are used in a day."""
+        [first] = self.keys()
+        self.server.now_ms += 3650 * DAY_MS
+        self.rotate()
+        self.server.now_ms += DAY_MS
+        self.assertEqual(self.rotate(), KeyPeriod(3, self.server.now_ms + DAY_MS))
+        self.server.now_ms = NOW_MS
+        self.assertEqual(parts(self.ticket())[0]["kid"], first["kid"])
+        self.assertEqual(self.rotate(), KeyPeriod(3, NOW_MS + DAY_MS))
+        self.assertIsNone(self.rotate())
+        published = self.keys()
+        self.assertEqual((published[0], len(published)), (first, 3))
+        self.server.now_ms += DAY_MS
+        self.reopen()
+        ticket = self.ticket()
+        self.assertEqual(parts(ticket)[0]["kid"], published[2]["kid"])
+        verified(ticket, published)
+        self.server.now_ms += DAY_MS
+        self.assertEqual(self.keys(), published[2:])
+        self.assertEqual(self.rotate(), KeyPeriod(4, self.server.now_ms + DAY_MS))
 
     def reopen(self) -> None:
         """Sign the player in again, as the first session's token has expired."""
