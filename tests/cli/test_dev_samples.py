@@ -76,6 +76,15 @@ class SampleTests(CommandTestCase):
         self.assertIn("The end of the server's log:", err)
         self.assertIn("method=GET route=/game/ status=200", err)
 
+    def test_secrets_of_the_shell(self) -> None:
+        """Secrets that the shell has, in whatever form, do not matter: this command makes its own."""
+        for name in ("GAMED_MATCH_SECRET", "GAMED_DEV_DISCORD_SECRET", "GAMED_DEV_GOOGLE_SECRET"):
+            self.environ[f"{name}_FILE"] = str(self.folder / "secret")
+            self.environ[name] = "s" * 40
+        code, out, err = self.script(ASKS)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["secrets"], ["GAMED_MATCH_SECRET"])
+
     def test_output(self) -> None:
         """The output of a command that succeeds is all that is printed, on stdout and on stderr."""
         said = self.script("import sys\nprint('one')\nprint('two', file=sys.stderr)")

@@ -173,6 +173,8 @@ def run(options: DevOptions) -> None:
     from twisted.scripts.twistd import runApp
 
     match_secret = token_urlsafe(32)
+    for name in (*dev_setup.SECRET_ENVS.values(), dev_setup.MATCH_SECRET_ENV):
+        os.environ.pop(f"{name}_FILE", None)  # a secret that is supplied twice is an error
     environ = environment(options, os.environ, match_secret)
     script = ScriptRunner(options, environ, _umask()) if options.script else None
     secrets = {name: token_urlsafe(32) for name in dev_setup.SECRET_ENVS}
