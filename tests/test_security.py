@@ -1,5 +1,6 @@
 """docs/internals/threats.md has a defence and tests for each threat, docs/owners/risks.md the remaining risks."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -46,6 +47,8 @@ class SecurityTests(SynchronousTestCase):
         self.assertGreater(len(listed), 40)
         self.assertEqual([complaint for threat in listed for complaint in complaints(threat)], [])
         self.assertEqual(len({threat.attack for threat in listed}), len(listed))
+        names = Counter(threat.name for threat in listed)
+        self.assertEqual([name for name, count in names.items() if count > 1], [])
 
     def test_remaining_risks(self) -> None:
         """The page names the risks that a server cannot prevent."""

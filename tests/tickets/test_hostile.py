@@ -38,7 +38,7 @@ OWN = Ed25519PrivateKey.from_private_bytes(derive(MASTER, b"gamed 1 ticket ed255
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-@covers("threats/72")
+@covers("threats/77")
 class ForgedTests(TicketCase):
     def setUp(self) -> None:
         super().setUp()
