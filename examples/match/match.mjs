@@ -37,7 +37,9 @@ function show({ names, rope, winner, you }) {
 async function play() {
   element("problem").textContent = ""
   if (!(await client.ensureSignedIn(new Dialog()))) return
-  const { nonce } = await (await send("/nonce")).json()
+  const offered = await send("/nonce")
+  if (!offered.ok) throw new Error("Too many players are joining. Try again in half a minute.")
+  const { nonce } = await offered.json()
   const ticket = await client.ticket(AUDIENCE, nonce)
   const answer = await send("/join", { ticket, nonce })
   if (answer.status === 409) throw new Error("Two play already, or you play in another browser.")

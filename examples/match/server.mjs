@@ -12,7 +12,7 @@ const PORT = Number(MATCH_PORT ?? 8083)
 const ORIGINS = ["127.0.0.1", "localhost"].map((name) => `http://${name}:${new URL(GAMED_PAGE_URL).port}`)
 const LENGTH = 10 // pulls to either side
 const NONCE_MS = 30_000
-const MOST_NONCES = 1000 // anyone can request them
+const MOST_NONCES = 1000 // anyone can request them; a flood must not discard those of players who are about to join
 const MOST_BYTES = 8192
 
 // --- Who is connecting? ----------------------------------------------------------------------------------------------
@@ -20,8 +20,10 @@ const MOST_BYTES = 8192
 /** The nonces that no ticket has come back for yet, and when they end. @type {Map<string, number>} */
 const nonces = new Map()
 
+/** Return a nonce for one connection; null while as many as this server stores are waiting for tickets. */
 function newNonce() {
-  for (const [nonce, ends] of nonces) if (ends < Date.now() || nonces.size >= MOST_NONCES) nonces.delete(nonce)
+  for (const [nonce, ends] of nonces) if (ends < Date.now()) nonces.delete(nonce)
+  if (nonces.size >= MOST_NONCES) return null
   const nonce = randomBytes(24).toString("base64url")
   nonces.set(nonce, Date.now() + NONCE_MS)
   return nonce
@@ -110,7 +112,11 @@ async function answer(request, response) {
   response.setHeader("Access-Control-Allow-Headers", "authorization, content-type")
   if (request.method === "OPTIONS") return void response.writeHead(204).end()
   if (request.method !== "POST") return void response.writeHead(405).end()
-  if (request.url === "/nonce") return void response.end(JSON.stringify({ nonce: newNonce() }))
+  if (request.url === "/nonce") {
+    const nonce = newNonce()
+    if (!nonce) return void response.writeHead(503, { "Retry-After": "30" }).end()
+    return void response.end(JSON.stringify({ nonce }))
+  }
   if (request.url === "/join") {
     const { ticket, nonce } = await bodyOf(request)
     const player = await playerOf(String(ticket), String(nonce))

@@ -1,7 +1,7 @@
 """The ticket service issues tickets, publishes their keys, and answers servers that cannot verify a signature.
 
-It writes nothing: neither a ticket nor its use is stored. So a server that must not accept a copied ticket gives each
-connection a nonce of its own (docs/developers/tickets.md).
+It stores neither a ticket nor its use. So a server that must not accept a copied ticket gives each connection a nonce
+of its own (docs/developers/tickets.md).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,17 +1,21 @@
 """Tug of war for two in real browsers: its server knows both names, and only a ticket lets a player in."""
 
 import json
+from collections import Counter
+from contextlib import closing
+from http.client import HTTPConnection, HTTPResponse
 from shlex import join
 
 from playwright.sync_api import Page
 
-from tests.cli.process import GAMED, ROOT, CommandTestCase, free_port
+from tests.cli.process import GAMED, ROOT, WAIT_SECONDS, CommandTestCase, free_port
 from tests.e2e.chromium import Window
 from tests.e2e.wire import Answer, ask
 from tests.support.nodejs import NODE
 
 MATCH = ROOT / "examples" / "match"
 PULLS = 10
+MOST_NONCES = 1000
 
 
 class MatchTests(CommandTestCase):
@@ -84,6 +88,25 @@ class MatchTests(CommandTestCase):
         self.assertEqual(self.ask("/join", "x" * 9000).status, 400)
         self.assertEqual(self.ask("/nonce", Origin="https://evil.example").status, 403)
         self.assertNotIn("joins", self.output())
+
+    def test_many_nonces(self) -> None:
+        """A flood of requests for nonces gets 503; a player who has a nonce already still joins."""
+        with closing(HTTPConnection("127.0.0.1", self.match_port, timeout=WAIT_SECONDS)) as connection:
+
+            def post(path: str, body: object = None) -> HTTPResponse:
+                fields = {"Origin": self.page, "Content-Type": "application/json"}
+                connection.request("POST", path, json.dumps(body or {}), fields)
+                return connection.getresponse()
+
+            nonce = json.loads(post("/nonce").read())["nonce"]
+            ticket = self.ticket("anna", audience="match.example", nonce=nonce)
+            answered = Counter[int]()
+            for _ in range(MOST_NONCES + 9):
+                answer = post("/nonce")
+                answer.read()
+                answered[answer.status] += 1
+            self.assertEqual(answered, {200: MOST_NONCES - 1, 503: 10})
+            self.assertEqual(post("/join", {"ticket": ticket, "nonce": nonce}).status, 200)
 
     def test_match(self) -> None:
         """Both players see both names as gamed knows them, pull, and one wins; a player takes one seat only."""
