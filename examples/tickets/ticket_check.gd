@@ -5,19 +5,16 @@
 #     add_child(tickets)
 #
 #     func _peer_connected(id):                                  # of ENetMultiplayerPeer, on the server
-#         nonces[id] = Crypto.new().generate_random_bytes(24).hex_encode()
-#         send_nonce.rpc_id(id, nonces[id])                      # the game: client.ticket("match.example", nonce)
+#         send_nonce.rpc_id(id, tickets.new_nonce(id))           # the game: client.ticket("match.example", nonce)
+#
+#     func _peer_disconnected(id):
+#         tickets.forget(id)
 #
 #     func take_ticket(ticket):                                  # an RPC that any peer may call
 #         var id = multiplayer.get_remote_sender_id()
-#         var nonce = nonces.get(id, "")
-#         nonces.erase(id)                                       # before the check: or a peer that calls this again and
-#         var player = await tickets.check(ticket, nonce)        # again makes a request to gamed each time
+#         var player = await tickets.check_peer(id, ticket)
 #         if player.is_empty() and id in multiplayer.get_peers():
 #             multiplayer.multiplayer_peer.disconnect_peer(id)
-#
-#     func _peer_disconnected(id):
-#         nonces.erase(id)
 #
 # The secret belongs on a server that you or the owner run, never into a game, not even one that hosts its matches.
 extends Node
@@ -28,12 +25,31 @@ const TIMEOUT_SECONDS := 10.0
 
 var _address: String
 var _secret: String
+var _nonces := {}
 
 
 # The address is the one that the owner has published, never one that a player sends.
 func _init(server: String, secret: String):
 	_address = server + "/auth/tickets/introspect"
 	_secret = secret
+
+
+# Returns a nonce for a peer that has connected.
+func new_nonce(id: int) -> String:
+	_nonces[id] = Crypto.new().generate_random_bytes(24).hex_encode()
+	return _nonces[id]
+
+
+# To be called when a peer disconnects.
+func forget(id: int) -> void:
+	_nonces.erase(id)
+
+
+# As check(), with the peer's nonce. It is erased before the request: a peer that calls again meanwhile makes no other one.
+func check_peer(id: int, ticket: String) -> Dictionary:
+	var nonce: String = _nonces.get(id, "")
+	_nonces.erase(id)
+	return await check(ticket, nonce)
 
 
 # Returns the claims of a ticket for this connection (`sub` is the player's id); empty for any other text, and if gamed
