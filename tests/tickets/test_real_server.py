@@ -13,7 +13,7 @@ from tests.tickets.fixtures import CHECK, INTROSPECT, KEYS, MATCH, TICKETS, part
 from tests.tickets.test_samples import SECRET, SampleCase
 
 COOKIES = ("ga", "gn", "gr", "gl")
-"""Of the pages of the account and of sign-ins; the owner's page has those of the account."""
+"""The cookies of the account's pages, which the owner's page has, too, and of sign-ins."""
 FORM = "application/x-www-form-urlencoded"
 BODIES: Mapping[str, bytes] = {
     "POST /auth/tickets": b'{"audience":"match.example"}',
