@@ -15,7 +15,8 @@ from tests.support.postgresql import cluster
 from tests.walk.checks import DeviceSession, Player, expect
 from tests.walk.machine import Machine
 
-DAY_MS = 24 * 3600 * 1000
+HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
 STATES = {"Zoë": "blocked"}
 TIMES = ("_ms", "expiry_day")
 """How the columns with times end; `expiry_day` counts days, all others milliseconds."""
@@ -54,10 +55,10 @@ def nameless_players(machine: Machine) -> list[Player]:
 
 
 def _move_to_now(machine: Machine, made_ms: int) -> None:
-    """Add the whole days since then to each time in `auth`, so that the sessions are valid in later years, too."""
-    days = (time.time_ns() // 1_000_000 - made_ms) // DAY_MS
+    """Make each time in `auth` one of a store that was made an hour ago: its access tokens are valid for a day."""
+    by_ms = time.time_ns() // 1_000_000 - HOUR_MS - made_ms
     for table, column in _columns(machine):
-        by = days if column == "expiry_day" else days * DAY_MS
+        by = -(-by_ms // DAY_MS) if column == "expiry_day" else by_ms  # no earlier than the time in milliseconds
         _execute(machine, f"UPDATE {table} SET {column} = {column} + {by}")
 
 
