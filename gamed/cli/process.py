@@ -34,6 +34,7 @@ LATE_MODULES = (
         "gamed.database.sqlite.processes",
         "gamed.players.passwords",
         "gamed.cli.data.store_dump",
+        "gamed.saves.model",
     ),
 )
 LATE_WITH_POSTGRESQL = (

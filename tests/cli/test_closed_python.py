@@ -102,6 +102,7 @@ COMMANDS = (
     "saves erase anna --yes",
     "saves stats",
     "key fingerprint",
+    "key rotate-tickets",
     "doctor",
     "doctor --public http://127.0.0.1:{port} --write",
     "assets publish files",

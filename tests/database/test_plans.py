@@ -25,6 +25,7 @@ SMALL = {
     "player_merge",
     "deleted_blob",
     "key_record",
+    "ticket_key",
     "login_count",
     "retention",
     "constant_row",

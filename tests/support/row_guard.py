@@ -29,7 +29,9 @@ KEYS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("player", "identity", "local_account", "reset_link", "session", "browser_session"), OWN),
         **dict.fromkeys(("player_merge", "security_event"), OWN),
         **dict.fromkeys(("login", "login_count", "authorization_attempt"), f"'{LOGINS}'"),
-        **dict.fromkeys((*OF_OWNER, "key_record", "invite", "last_backup", "database_identity", "heartbeat"), NO_KEY),
+        **dict.fromkeys(
+            (*OF_OWNER, "key_record", "ticket_key", "invite", "last_backup", "database_identity", "heartbeat"), NO_KEY
+        ),
         "credential": SESSION,
         "limit_bucket": f"'{LIMITS}'",
     },

@@ -87,8 +87,8 @@ DEFECTS = {
     ),
     "sends_after_the_first_page": Defect(
         SYNC,
-        "        while self._hear_page(client):\n            pass\n",
-        "        self._hear_page(client)\n",
+        "        while self._hear_page(client, unlisted):\n            pass\n",
+        "        self._hear_page(client, unlisted)\n",
         "sync_pages",
         "the number of GET /game/saves",
     ),

@@ -32,6 +32,7 @@ WHOLE = {
     "gamed.saves.tables:total_usage",
     "gamed.sessions.tables:count_active",
     "gamed.sessions.tables:delete_logins",
+    "gamed.tickets.tables:rotate",
 }
 """Functions of commands and of the owner's page that check, count or change everything there is, and one that an erased
 player needs once."""
