@@ -96,11 +96,13 @@ class OtherUserTests(CommandTestCase):
 
     def test_serve_as_root(self) -> None:
         """Root is refused, and the command that the refusal prints starts the server as the folder's user, with the
-        configuration and the data that the environment names."""
+        configuration and the data that the environment names, also from a folder that this user cannot enter."""
         if self.uid != OTHER:
             self.assertIsNone(refuse_foreign_folder(self.data))
             return
         self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        closed = self.folder / "closed"
+        closed.mkdir(0o700)
         for uid, user in ((OTHER, str(OTHER)), (pwd.getpwnam("nobody").pw_uid, "nobody")):
             os.chown(self.data, uid, uid)
             port = free_port()
@@ -109,7 +111,7 @@ class OtherUserTests(CommandTestCase):
             self.assertEqual((code, out), (78, ""), err)
             command = err.strip().partition("with the same settings: ")[2]
             self.assertTrue(command.startswith(f"setpriv --reuid={user} "), err)
-            process = self.start("/bin/sh", "-c", f"exec {command}")
+            process = self.start("/bin/sh", "-c", f"cd {closed} && exec {command}")
             self.await_answer(port, process)
             self.assertEqual({path.stat().st_uid for path in self.data.iterdir()}, {uid})
             self.assertEqual(self.stop(process), 0, self.output())

@@ -1,5 +1,6 @@
 """`gamed serve` runs the service as `twistd --nodaemon` would, without its search for plugins, and chooses its log."""
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -33,6 +34,13 @@ class GamedServerOptions(ServerOptions):
     def subCommands(self) -> Iterator[tuple[str, None, Any, str]]:
         self.loadedPlugins = {self._maker.tapname: self._maker}
         yield (self._maker.tapname, None, self._maker.options, self._maker.description)
+
+    def postOptions(self) -> None:
+        super().postOptions()  # type: ignore[no-untyped-call]
+        # twistd enters its --rundir even if it is there already. Root's own folder is where `setpriv` leaves a user who
+        # may not enter it; nothing in it could be opened anyway.
+        if self["rundir"] == "." and not os.access(".", os.X_OK):
+            self["rundir"] = "/"
 
 
 def serve(arguments: Sequence[str]) -> None:
