@@ -120,7 +120,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         saves = self.responder.services.saves
         listed, sides = await saves.versions(visit.token, name, before), await saves.sides(visit.token, name)
         shown = views.slot_page(self.responder.visit_of(request, visit), listed, sides)
-        return self.responder.pages.page(request, 200, shown)
+        return await self.responder.pages.page_in_turns(request, 200, shown)
 
     @app.route("/auth/account/saves/<text:slot>/versions/<string:number>", methods=["GET"])
     async def download_version(self, request: Request, slot: str, number: str) -> bytes | None:

@@ -100,7 +100,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         overview = await self.services.page.overview(visit, place)
         shown = self.visit_of(request, visit, overview.names.display or overview.names.account)
         content = views.account_page(shown, overview, self.choice, place, forms=forms)
-        return self.pages.page(request, status, content)
+        return await self.pages.page_in_turns(request, status, content)
 
     async def device_page(
         self,

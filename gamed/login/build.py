@@ -1,8 +1,10 @@
 """Builds logins, from the game's request to the collected credentials, and their routes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from gamed.bounded_threads import BoundedThreads
@@ -201,6 +203,7 @@ def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponde
         Languages(service.settings.catalogues, None if config.look is None else config.look.language),
         config.look,
         service.settings.intervals,
+        partial(deferLater, service.reactor, 0, lambda: None),
     )
 
 

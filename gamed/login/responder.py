@@ -1,6 +1,6 @@
 """The pages of all browser routes: what surrounds them, their language, redirects, and the pages of errors."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -26,14 +26,16 @@ from gamed.login.views import SERVER_ERROR, DeviceInfo, FormFeedback
 from gamed.pages.language import Language
 from gamed.pages.languages import Languages
 from gamed.pages.model import PAGE_HEADERS, Frame, LanguageChoice, Page, ServerName, Text
-from gamed.pages.render import PageFailed, PageRenderer, built_in_mark
+from gamed.pages.render import PageFailed, PageRenderer, Pause, built_in_mark
 from gamed.players.problems import PLAYER_ERRORS
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.timestamps import Now
 
 LANGUAGE: Final = "/auth/language"
-Pause = Callable[[], Awaitable[None]]
-"""Waits for the next turn of the reactor."""
+
+
+async def at_once() -> None:
+    """Do not pause: for pages that nobody else waits for."""
 
 
 class PageResponder(Struct, frozen=True):
@@ -48,6 +50,7 @@ class PageResponder(Struct, frozen=True):
     languages: Languages
     look: Look | None = None
     intervals: Intervals = Intervals()
+    pause: Pause = at_once
 
     @property
     def server(self) -> ServerName:
@@ -68,21 +71,16 @@ class PageResponder(Struct, frozen=True):
         request.setHeaders(self.renderer.headers)
         return self.render(request, shown, at)
 
-    async def page_in_turns(
-        self, request: Request, status: int, shown: Page, pause: Pause, *, at: str | None = None
-    ) -> bytes:
-        """Return the page as page() does, with pauses for other requests: 50 rows take 4 to 8 ms of the thread."""
+    async def page_in_turns(self, request: Request, status: int, shown: Page, *, at: str | None = None) -> bytes:
+        """Return the page as page() does, with pauses for other requests: for pages whose rows people or games add."""
         request.setResponseCode(status)
         request.setHeaders(self.renderer.headers)
-        parts = []
+        frame, language = self._frame(request, at), self.language(request)
         try:
-            for part in self.renderer.parts(shown, self._frame(request, at), self.language(request)):
-                parts.append(part)
-                await pause()
+            return await self.renderer.render_in_turns(shown, frame, language, self.pause)
         except PageFailed as e:
             request.setResponseCode(500)
             return e.plain
-        return b"".join(parts)
 
     def render(self, request: Request, shown: Page, at: str | None = None) -> bytes:
         """Return the page; set the status to 500 if its template fails."""

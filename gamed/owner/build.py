@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from msgspec import Struct
-from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 
 from gamed.account.responder import AccountResponder
@@ -63,13 +62,7 @@ def build_owner(
     store = ActStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
     reads = OwnerReads(reads=databases.reads, keys=context.keys, now_ms=now_ms, limits=settings.game.saves)
     labels = {name: provider.label for name, provider in context.config.providers.items()}
-    responder = OwnerResponder(
-        account=account,
-        names=account.services.page.store,
-        reads=reads,
-        labels=labels,
-        pause=partial(deferLater, context.reactor, 0, lambda: None),
-    )
+    responder = OwnerResponder(account=account, names=account.services.page.store, reads=reads, labels=labels)
     service = OwnerService(
         store=store,
         databases=databases,

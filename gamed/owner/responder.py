@@ -18,7 +18,7 @@ from gamed.database import errors as database_errors
 from gamed.http.problems import ErrorTable, Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
-from gamed.login.responder import Pause, see_other
+from gamed.login.responder import see_other
 from gamed.login.sentences import PREFETCH, TITLES, Place
 from gamed.owner import model, site_views
 from gamed.owner import site_sentences as sentences
@@ -82,7 +82,6 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
     names: AccountPageStore
     reads: OwnerReads
     labels: Mapping[str, str]
-    pause: Pause
 
     async def enter(self, request: Request) -> BrowserVisit:
         """Return the owner's visit; raise NotTheOwner, or SessionError for a browser that is not signed in."""
@@ -107,7 +106,7 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
         return OwnerFrame(shown, self.labels, not visit.caller.verified)
 
     async def page(self, request: Request, shown: Page, status: int = 200, *, at: str | None = None) -> bytes:
-        return await self.account.pages.page_in_turns(request, status, shown, self.pause, at=at)
+        return await self.account.pages.page_in_turns(request, status, shown, at=at)
 
     def done(self, request: Request, notice: str, path: str) -> bytes:
         """Redirect to a page, which shows a notice once."""

@@ -17,6 +17,7 @@ from gamed.login.responder import PageResponder, see_other
 from gamed.login.views import problem_page
 from gamed.owner.report import OwnerReporter, Position
 from gamed.owner.views import BEFORE, owner_page, position_text
+from gamed.pages.language import Language
 from gamed.pages.model import Frame, LanguageChoice, Page
 from gamed.pages.render import PageFailed
 from gamed.structs import Component
@@ -50,7 +51,14 @@ class OwnerRoutes(Component, frozen=True, kw_only=True):
         report = await self.reporter.read(before, await self.readiness.problems())
         headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
         request.setHeaders({**self.pages.renderer.headers, **headers, "Cross-Origin-Resource-Policy": "same-origin"})
-        return self.render(request, owner_page(report, self.labels), before)
+        frame, language = self._surroundings(request, before)
+        try:
+            return await self.pages.renderer.render_in_turns(
+                owner_page(report, self.labels), frame, language, self.pages.pause
+            )
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
 
     @app.route("/language/<string:tag>", methods=["GET"])
     def choose_owner_language(self, request: Request, tag: str) -> bytes:
@@ -74,17 +82,21 @@ class OwnerRoutes(Component, frozen=True, kw_only=True):
         keep_language(request, COOKIE, tag)
         return see_other(request, f"/?{BEFORE}={position}" if position else "/")
 
-    def render(self, request: Request, shown: Page, before: Position | None = None) -> bytes:
+    def render(self, request: Request, shown: Page) -> bytes:
+        """Return a page of an error; set the status to 500 if its template fails."""
+        try:
+            return self.pages.renderer.render(shown, *self._surroundings(request))
+        except PageFailed as e:
+            request.setResponseCode(500)
+            return e.plain
+
+    def _surroundings(self, request: Request, before: Position | None = None) -> tuple[Frame, Language]:
+        """Return what is around the content, and the language."""
         accepted = ",".join(request.head.headers.values("accept-language"))
         language = self.pages.languages.choose(request.getCookie(COOKIE) or "", None, accepted)
         place = "" if before is None else f"/{position_text(before)}"
         choices = [LanguageChoice(tag, name, f"{LANGUAGE}/{tag}{place}") for tag, name in self.pages.languages.names]
-        frame = Frame(self.pages.server, request.request_id, self.pages.now_ms(), choices)
-        try:
-            return self.pages.renderer.render(shown, frame, language)
-        except PageFailed as e:
-            request.setResponseCode(500)
-            return e.plain
+        return Frame(self.pages.server, request.request_id, self.pages.now_ms(), choices), language
 
 
 def parse_position(text: str | None) -> Position | None:

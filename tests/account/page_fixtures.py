@@ -22,7 +22,7 @@ from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import ANNA, PASSWORD
 from tests.support.folders import unused_path
-from tests.support.http import Answer, Browser
+from tests.support.http import Answer, Browser, request_bytes
 
 HOME = "/auth/account"
 BERT = "ply_" + "B" * 22
@@ -142,6 +142,22 @@ class AccountCase(ProviderCase):
         self.refresh_credential = pair.refresh.reveal().decode()
         server.write(lambda c: open_session(c, server.keys, **values, client=info, pair=pair, now_ms=now_ms))
         return {"Authorization": f"Bearer {pair.access.reveal().decode()}"}
+
+    def turns(self, path: str) -> int:
+        """Ask for a page; return how often the reactor did other work before the answer."""
+        connection = self.browser.site.connect()
+        request = request_bytes("GET", path, {"Cookie": f"__Host-ga={self.browser.token}"})
+        turns: list[float] = []
+
+        def other_work() -> None:
+            if not connection.transport.value():
+                turns.append(self.server.clock.seconds())
+                self.server.clock.callLater(0, other_work)
+
+        self.server.clock.callLater(0, other_work)
+        connection.send(request)
+        self.assertEqual(connection.answer.status, 200)
+        return len(turns)
 
     def put(self, game: dict[str, str], slot: str, data: bytes, **condition: str) -> Answer:
         wanted = {name.replace("_", "-"): value for name, value in condition.items()} or {"If-None-Match": "*"}

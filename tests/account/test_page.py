@@ -6,10 +6,12 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.account import sentences
 from gamed.account import store as player_store
 from gamed.account.views import SaveFace
+from gamed.config.game import SaveLimits
 from gamed.crypto import Index, Secret
 from gamed.database.connection import Connection
 from gamed.login.keys import LoginLookup
 from gamed.outcomes import LoginFailure
+from gamed.pages import render
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BROWSER_TOTAL_MS
@@ -425,6 +427,33 @@ class ForgeryTests(AccountCase):
             (page.status, "You are signed out here. Nothing was changed. Sign in again." in page.text), (403, True)
         )
         self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(1,)])
+
+
+class TurnTests(AccountCase):
+    save_limits = SaveLimits(writes_per_minute=0)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(render, "PART_SECONDS", 60.0)  # only rows end a part, not a busy machine
+
+    def test_account(self) -> None:
+        """While an account of many devices and saves is rendered, the reactor does other work after every few rows."""
+        self.browser.sign_in()
+        few = self.turns(HOME)
+        games = [self.play() for _ in range(30)]
+        for number in range(30):
+            self.assertEqual(self.put(games[0], f"slot-{number}", b"one").status, 201)
+        self.assertGreater(self.turns(HOME), few + 10)
+
+    def test_versions(self) -> None:
+        """So it is on the page of a save with many versions."""
+        self.browser.sign_in()
+        game = self.play()
+        etag = self.put(game, "auto", b"0").headers["etag"]
+        few = self.turns(f"{HOME}/saves/auto")
+        for number in range(1, 40):
+            etag = self.put(game, "auto", b"%d" % number, If_Match=etag).headers["etag"]
+        self.assertGreater(self.turns(f"{HOME}/saves/auto"), few + 2)
 
 
 class FaceTests(SynchronousTestCase):

@@ -174,38 +174,22 @@ class NowTests(SiteCase):
 
 
 class TurnTests(SiteCase):
-    def rendered(self, path: str) -> int:
-        """Ask for a page; return how often the reactor did other work before the answer."""
-        connection = self.browser.site.connect()
-        request = request_bytes("GET", f"{HOME}{path}", {"Cookie": f"__Host-ga={self.browser.token}"})
-        turns: list[float] = []
-
-        def other_work() -> None:
-            if not connection.transport.value():
-                turns.append(self.server.clock.seconds())
-                self.server.clock.callLater(0, other_work)
-
-        self.server.clock.callLater(0, other_work)
-        connection.send(request)
-        self.assertEqual(connection.answer.status, 200)
-        return len(turns)
-
     def test_turns(self) -> None:
         """While a page of many rows is rendered, the reactor does other work after every few rows."""
         for number in range(AT_ONCE):
             self.add(f"ply_{number:022d}", f"player{number}", code=f"{number:06d}")
         self.begin()
         for path in ("", "/people"):
-            self.assertGreater(self.rendered(path), 6, path)
+            self.assertGreater(self.turns(HOME + path), 6, path)
 
     def test_activity(self) -> None:
         """So it is on a page of events."""
         self.begin()
-        few = self.rendered("/activity")
+        few = self.turns(f"{HOME}/activity")
         for number in range(AT_ONCE):
             self.add(f"ply_{number:022d}")
             self.act(self.open(f"/people/ply_{number:022d}").form("/block"))
-        self.assertGreater(self.rendered("/activity"), few)
+        self.assertGreater(self.turns(f"{HOME}/activity"), few)
 
     def test_leaving(self) -> None:
         """A browser that leaves while its page is rendered ends that, and the server logs no error."""

@@ -15,6 +15,7 @@ from gamed.crypto import Indexer
 from gamed.http.background import ShieldedTasks
 from gamed.login.csrf import BrowserGuard
 from gamed.login.responder import PageResponder
+from gamed.pages import render
 from gamed.pages.catalogue import Catalogue
 from gamed.pages.environment import new_environment
 from gamed.pages.language import ENGLISH, Forms, Language, fill_plain
@@ -119,6 +120,21 @@ class MissingValueTests(SynchronousTestCase):
                 if way not in (".request_id", ".now_ms"):  # the plain page needs the one, and every age the other
                     plain += self.compared(whole, way, page, cast(Frame, less))
         self.assertGreater(plain, 20)
+
+
+class PartTests(SynchronousTestCase):
+    def test_parts(self) -> None:
+        """Each page is the same in parts, and no part is longer than a few pieces or a moment."""
+        self.patch(render, "PART_SECONDS", 60.0)
+        for each in shown():
+            assert each.page is not None
+            parts = [*RENDERER.parts(each.page, FRAME)]
+            with self.subTest(each.name):
+                self.patch(render, "PART_SECONDS", -1.0)
+                pieces = [*RENDERER.parts(each.page, FRAME)]
+                self.patch(render, "PART_SECONDS", 60.0)
+                self.assertEqual(b"".join(pieces), b"".join(parts))
+                self.assertEqual(len(parts), (len(pieces) - 1) // render.PIECES + 1)
 
 
 class FailingTemplateTests(SynchronousTestCase):
