@@ -23,7 +23,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.webkitgtk.options import Options
 from selenium.webdriver.webkitgtk.service import Service
 
-from tests.e2e.chromium import PATIENCE_MS, Window
+from tests.e2e.chromium import PATIENCE_MS, Window, opened
 from tests.e2e.other_origin import installed
 from tests.support.nodejs import NODE
 
@@ -239,7 +239,7 @@ class ChromiumEngine(Engine):
         return found
 
     def open(self, url: str) -> None:
-        self._step(lambda page: page.goto(url))
+        self._step(lambda page: opened(page, url))
 
     def evaluate(self, script: str, *values: object) -> Any:
         return self._step(lambda page: page.evaluate(f"of => ({script})(...of)", list(values)))
