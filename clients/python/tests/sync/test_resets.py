@@ -2,8 +2,10 @@
 
 import shutil
 from contextlib import closing
+from secrets import token_bytes
 
 from clients.python.tests.sync.cases import SyncCase
+from gamed.saves.tables import renew_epochs
 from tests.e2e.client import gamed
 from tests.support.python_client import gamed_client as gc
 from tests.support.stores import POSTGRESQL, connect, sqlite_files
@@ -79,6 +81,7 @@ class Resets(SyncCase):
         desk.sync.pump()
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
         self.raised(gc.Deleted, "deleted", desk.sync.read, gone)
+        self.assertFalse(self.server.changes(desk.sync._cursor).whole)
 
     def test_strange_cursor(self) -> None:
         """A cursor that the server rejects is replaced by the whole list."""
@@ -124,6 +127,7 @@ class Resets(SyncCase):
         self.redraw()
 
     def redraw(self) -> None:
-        """Change the epoch, as restoring a backup does."""
+        """Change the epoch, as restoring a backup does; a longer one would make each later list a whole one."""
         with closing(connect(self.world.service.data, "state")) as connection:
-            connection.execute("UPDATE player_saves SET epoch = 'other' || epoch").fetchall()
+            renew_epochs(connection, token_bytes)
+            connection.execute("SELECT 1").fetchall()  # waits: PostgreSQL's statements are only sent until then
