@@ -86,6 +86,8 @@ MIXES = {"commits": 0.5, "metas": 0.15, "copies": 0.1, "turns": 0.1, "pages": 0.
 """The changes of the day, each with its part of it."""
 MIB = 2**20
 CONNECTIONS = 60
+LONG_SECONDS = 10.0
+"""From so many seconds on an attack shows what it costs; a shorter one shows that the measurement works."""
 WANTED_MS, WANTED_MIB, WANTED_RATIO = 20.0, 4.0, 2.0
 
 
@@ -485,9 +487,11 @@ def attack(port: int, token: str, only: Sequence[str], seconds: float) -> dict[s
 def _repeat(attacker: Attacker, kind: Attack, number: int) -> None:
     if kind in (put_large, put_small):
         attacker.stop.wait(1)  # until a commit, which expires slots, has used the rate of changes
-    while not attacker.stop.is_set():
+    while True:  # at least once, however short the attack is
         kind(attacker, number)
         number += 1
+        if attacker.stop.is_set():
+            return
 
 
 class Waited(Struct, frozen=True):
@@ -601,12 +605,13 @@ def measure(
         idle = play(instance, others, seconds)
         began = time.time()
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            attacking = pool.submit(attack, instance.port, attacker, only, seconds + 4)
-            time.sleep(2)  # until all connections of that process are used
+            lead = 2.0 if seconds >= LONG_SECONDS else seconds / 4
+            attacking = pool.submit(attack, instance.port, attacker, only, seconds + 2 * lead)
+            time.sleep(lead)  # until all connections of that process are used
             attacked = play(instance, others, seconds)
             answers = attacking.result()
         ended = time.time()
-        time.sleep(25 if seconds >= 10 else 1)  # until the rate of lists allows 40 again
+        time.sleep(25 if seconds >= LONG_SECONDS else 1)  # until the rate of lists allows 40 again
         held = hold_lists(instance, attacker)
     finally:
         instance.stop()
