@@ -64,7 +64,7 @@ def until(what: str, wanted: object, read: Callable[[], object]) -> None:
 
 def look(machine: Machine, players: list[Player]) -> None:
     """Check that this server has exactly these players, with these bytes and these sessions."""
-    listed = {each["id"]: each["state"] for each in machine.json("players", "list")}
+    listed = {each["id"]: each["state"] for each in machine.players()}
     expect("the players of `gamed players list`", {each.id: each.state for each in players}, listed)
     for player in players:
         for session in player.sessions:

@@ -1,5 +1,6 @@
 """A machine of the walk: the folders of the owner's guide below one folder, the guide's user, and its processes."""
 
+import atexit
 import json
 import os
 import pwd
@@ -26,6 +27,7 @@ from tests.cli.other_user import python_for_all
 from tests.database.make_store import KEY, KEY_ENV
 from tests.ops.test_sockets import AS_SYSTEMD
 from tests.readme.test_owner_guide import PAGE, PLACES, SETPRIV, settings
+from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.postgresql import Address
 from tests.test_guides import blocks
@@ -45,6 +47,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.python, self._variables = python_for_all(folder)
         self._before: list[str] = []
+        atexit.register(forks.add_parent(self._variables["PYTHONPATH"]))
         user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self.user, self.uid, self.gid = user.pw_name, user.pw_uid, user.pw_gid
         self.as_user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
@@ -128,12 +131,25 @@ class Machine:
 
     def gamed(self, *arguments: str, stdin: str = "", code: int = 0, before: Sequence[str] = ()) -> str:
         """Run a command as the guide's shell does; return what it prints. A refusal (`code`) prints to stderr."""
-        places = {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
-        environ = {"PATH": os.environ["PATH"], **self.programs.variables, **places, **self.secrets}
+        environ = {"PATH": os.environ["PATH"], **self._variables}
         return _run([*before, f"{self.folder}/opt/gamed/bin/gamed", *arguments], self.folder, environ, stdin, code)
 
     def json(self, *arguments: str, stdin: str = "") -> Any:
         return json.loads(self.gamed(*arguments, "--json", stdin=stdin))
+
+    def players(self) -> Any:
+        """Return what `gamed players list` does, from a fork where this version is used: each step ends with it."""
+        kept = {name: os.environ[name] for name in forks.KEPT if name in os.environ}
+        words = ["players", "list", "--json"]
+        how: dict[str, Any] = {"cwd": self.folder, "env": {**kept, **self._variables}, "timeout": WAIT_SECONDS}
+        done = forks.run([*forks.SCRIPT, *words], **how)
+        _require(done, words, 0)
+        return json.loads(done.stdout)
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        places = {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        return {**self.programs.variables, **places, **self.secrets}
 
     # -- servers --
 
@@ -241,7 +257,12 @@ def _run(command: list[str], folder: Path, environ: Mapping[str, str], stdin: st
     done = subprocess.run(
         command, input=stdin, capture_output=True, text=True, cwd=folder, env=environ, timeout=WAIT_SECONDS, check=False
     )
+    _require(done, command, code)
+    return done.stderr if code else done.stdout
+
+
+def _require(done: "subprocess.CompletedProcess[str]", command: list[str], code: int) -> None:
+    """Raise Wrong unless a command has ended with this exit code, and without a traceback."""
     if done.returncode != code or "Traceback" in done.stderr:
         said = f"exit {done.returncode}: {done.stdout}{done.stderr}"
         raise Wrong(f"{shlex.join(command)}\n  looked for: exit {code}\n  found:      {said}")
-    return done.stderr if code else done.stdout
