@@ -190,6 +190,7 @@ static class Program
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "tickets",
         "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer",
+        "other_players",
     };
 
     static readonly string[] AccountCommands =
@@ -559,6 +560,14 @@ static class Program
                 return new Dictionary<string, object> { { "conflicts", found.Select(Shown) } };
             case "sync_dropped":
                 return Shown(await sync.DroppedAsync(slot));
+            case "sync_other_players":
+                return new Dictionary<string, object> { { "players", (await sync.OtherPlayersAsync()).Select(Shown) } };
+            case "sync_adopt":
+                var slots = (IEnumerable<object>)how["slots"];
+                return new Dictionary<string, object>
+                {
+                    { "slots", await sync.AdoptAsync(how.Text("player_id"), slots == null ? null : slots.Cast<string>()) },
+                };
             case "sync_trouble":
                 return new Dictionary<string, object> { { "code", sync.Trouble == null ? null : sync.Trouble.Code } };
             default:
@@ -613,6 +622,20 @@ static class Program
         {
             { "slot", conflict.Slot }, { "reason", conflict.Reason }, { "base", Shown(conflict.BaseInfo) },
             { "current", Shown(conflict.Current) }, { "copy", Shown(conflict.Copy) },
+        };
+    }
+
+    static object Shown(OtherPlayer player)
+    {
+        return new Dictionary<string, object>
+        {
+            { "player_id", player.PlayerId }, { "name", player.Name }, { "modified", player.Modified },
+            {
+                "saves", player.Saves.Select(save => new Dictionary<string, object>
+                {
+                    { "slot", save.Slot }, { "size", save.Size }, { "meta", save.Meta }, { "modified", save.Modified },
+                })
+            },
         };
     }
 

@@ -1575,6 +1575,17 @@ namespace Gamed
         /// <summary>Seconds; null in credentials that older versions of this client stored.</summary>
         internal double? AccessLifetime { get; private set; }
 
+        /// <summary>The name that games show, as the server sent it last; null as before, and for a player without
+        /// one.</summary>
+        internal string PlayerName { get; private set; }
+
+        internal Credential Named(string name)
+        {
+            var named = (Credential)MemberwiseClone();
+            named.PlayerName = name;
+            return named;
+        }
+
         /// <summary>Describes the credential without its secrets.</summary>
         public override string ToString()
         {
@@ -1597,6 +1608,7 @@ namespace Gamed
             {
                 Origin = origin.ToString(),
                 PlayerId = Members.Of<string>(player, "id"),
+                PlayerName = Members.Maybe<string>(player, "name"),
                 SessionId = Members.Of<string>(complete, "session_id"),
                 Provider = Members.Of<string>(complete, "provider"),
             }.Renewed(complete, now);
@@ -1610,6 +1622,7 @@ namespace Gamed
             return new Credential
             {
                 Origin = Origin, PlayerId = PlayerId, SessionId = SessionId, Provider = Provider,
+                PlayerName = PlayerName,
                 RefreshCredential = Token(Members.Of<string>(pair, "refresh_credential")),
                 AccessToken = Token(Members.Of<string>(pair, "access_token")),
                 AccessExpires = now + lifetime,
@@ -1633,6 +1646,7 @@ namespace Gamed
                 { "origin", Origin }, { "player_id", PlayerId }, { "session_id", SessionId }, { "provider", Provider },
                 { "refresh_credential", RefreshCredential }, { "access_token", AccessToken },
                 { "access_expires", AccessExpires }, { "access_lifetime", AccessLifetime },
+                { "player_name", PlayerName },
             });
         }
 
@@ -1647,6 +1661,7 @@ namespace Gamed
                 {
                     Origin = Members.Of<string>(value, "origin"),
                     PlayerId = Members.Of<string>(value, "player_id"),
+                    PlayerName = Members.Maybe<string>(value, "player_name"),
                     SessionId = Members.Of<string>(value, "session_id"),
                     Provider = Members.Of<string>(value, "provider"),
                     RefreshCredential = Token(Members.Of<string>(value, "refresh_credential")),
@@ -4051,9 +4066,36 @@ namespace Gamed
         }
 
         /// <summary>Requests `GET /game/`: player, usage, limits, time (docs/protocol.md: Saves).</summary>
-        public Task<Dictionary<string, object>> WhoamiAsync(CancellationToken cancel = default(CancellationToken))
+        public async Task<Dictionary<string, object>> WhoamiAsync(
+            CancellationToken cancel = default(CancellationToken))
         {
-            return Then(GameAsync("GET", "/game/", new Call(), cancel), answer => answer.Json());
+            Answer answer = await GameAsync("GET", "/game/", new Call(), cancel).ConfigureAwait(false);
+            Dictionary<string, object> summary = answer.Json();
+            await NoteNameAsync(Members.Of<Dictionary<string, object>>(summary, "player"), cancel)
+                .ConfigureAwait(false);
+            return summary;
+        }
+
+        /// <summary>Stores the player's name with the credential, from where a Sync has it.</summary>
+        async Task NoteNameAsync(IDictionary<string, object> player, CancellationToken cancel)
+        {
+            string name = Members.Maybe<string>(player, "name");
+            try
+            {
+                using (await store.LockAsync(cancel).ConfigureAwait(false))
+                {
+                    Credential kept = Kept();
+                    if (kept == null || kept.PlayerId != Members.Maybe<string>(player, "id") || kept.PlayerName == name)
+                        return;
+                    held = kept.Named(name);
+                    store.Write(held.ToJson());
+                }
+            }
+            catch (Exception error)
+            {
+                if (Errors.OfDisk(error) == null)  // else the next start tries again
+                    throw;
+            }
         }
 
         /// <summary>Changes the name that games show, null to remove it; returns the name as the server has stored
@@ -4063,8 +4105,9 @@ namespace Gamed
             var body = new Dictionary<string, object> { { "name", name } };
             Answer answer = await GameAsync("PATCH", "/auth/player", new Call { Json = body }, cancel)
                 .ConfigureAwait(false);
-            var player = Members.Of<Dictionary<string, object>>(answer.Json(), "player");
-            return Members.Maybe<string>(player, "name");
+            var changed = Members.Of<Dictionary<string, object>>(answer.Json(), "player");
+            await NoteNameAsync(changed, cancel).ConfigureAwait(false);
+            return Members.Maybe<string>(changed, "name");
         }
 
         /// <summary>Requests a ticket, which tells another server for about a minute who is playing. `audience` is the

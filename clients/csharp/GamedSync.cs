@@ -683,6 +683,32 @@ namespace Gamed
             Disk.WriteWhole(Path.Combine(folder, "cursor"), Encoding.UTF8.GetBytes(cursor));
         }
 
+        /// <summary>Reads `name` of the player, and `adopted`: a text `slot/sha256` for each save that they have
+        /// adopted from another player.</summary>
+        internal Dictionary<string, object> About
+        {
+            get
+            {
+                byte[] text = Disk.Read(Path.Combine(folder, "player"));
+                try
+                {
+                    object value = text == null ? null : Json.Parse(Encoding.UTF8.GetString(text));
+                    return value as Dictionary<string, object> ?? new Dictionary<string, object>();
+                }
+                catch (FormatException)
+                {
+                    return new Dictionary<string, object>();  // it has nothing that a save depends on
+                }
+            }
+        }
+
+        internal void KeepAbout(string name, object value)
+        {
+            Dictionary<string, object> about = About;
+            about[name] = value;
+            Disk.WriteWhole(Path.Combine(folder, "player"), Encoding.ASCII.GetBytes(Json.Write(about)));
+        }
+
         string Of(string slot)
         {
             return Path.Combine(folder, "slots", slot);
@@ -739,6 +765,39 @@ namespace Gamed
         {
             get { return Size != null || (State != InStep && State != Unknown); }
         }
+    }
+
+    /// <summary>A save of another player, for a menu.</summary>
+    public sealed class OtherSave
+    {
+        /// <summary>The name of the slot.</summary>
+        public string Slot { get; internal set; }
+
+        /// <summary>Bytes.</summary>
+        public long Size { get; internal set; }
+
+        /// <summary>The game's own description of it.</summary>
+        public IDictionary<string, object> Meta { get; internal set; }
+
+        /// <summary>RFC 3339; only show it to the player.</summary>
+        public string Modified { get; internal set; }
+    }
+
+    /// <summary>Another player of this server whose saves are on this device; only the person knows whether they are
+    /// theirs.</summary>
+    public sealed class OtherPlayer
+    {
+        /// <summary>For <see cref="Sync.AdoptAsync"/>.</summary>
+        public string PlayerId { get; internal set; }
+
+        /// <summary>The name at the last sign-in here; null if that is not known.</summary>
+        public string Name { get; internal set; }
+
+        /// <summary>That of the newest save; only show it to the player.</summary>
+        public string Modified { get; internal set; }
+
+        /// <summary>What the present player neither has nor has adopted.</summary>
+        public IList<OtherSave> Saves { get; internal set; }
     }
 
     /// <summary>One side of a conflict: its bytes, and their description for the player.</summary>
@@ -965,8 +1024,9 @@ namespace Gamed
         /// <summary>True once a pump of this Sync has succeeded.</summary>
         volatile bool pumped;
 
-        Sync(GamedClient client, string playerId, string place)
+        Sync(GamedClient client, Credential credential, string place)
         {
+            string playerId = credential == null ? "" : credential.PlayerId;
             PlayerId = playerId;
             this.client = client;
             this.place = place;
@@ -975,8 +1035,11 @@ namespace Gamed
             {
                 records = store.Records();
                 cursor = store.Cursor;
-                if (playerId != "")
+                if (credential != null)
+                {
+                    NoteName(store, credential);
                     AdoptLeft();
+                }
             }
             catch
             {
@@ -1003,7 +1066,7 @@ namespace Gamed
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 if (credential == null && HasPlayers(place))
                     throw SignInRequired.SignedOut();
-                return new Sync(client, credential == null ? "" : credential.PlayerId, place);
+                return new Sync(client, credential, place);
             }, cancel);
         }
 
@@ -1222,6 +1285,110 @@ namespace Gamed
         public Task<SyncSide> DroppedAsync(string slot)
         {
             return InTurn(() => Side(slot, record => record.Dropped));
+        }
+
+        /// <summary>Lists the other players of this server whose saves are on this device: to ask the player before
+        /// AdoptAsync. They are of another person, or of this one, whom a server that was set up anew has given another
+        /// id. Saves that the player has as well or has adopted are left out, and players whose saves another process
+        /// has open.</summary>
+        public Task<IList<OtherPlayer>> OtherPlayersAsync()
+        {
+            return InTurn(() =>
+            {
+                lock (gate)
+                {
+                    Open();
+                    return (IList<OtherPlayer>)OtherFolders().Select(OtherIn).Where(other => other != null).ToList();
+                }
+            });
+        }
+
+        OtherPlayer OtherIn(string name)
+        {
+            try
+            {
+                using (var left = new Store(Path.Combine(place, name)))
+                {
+                    List<OtherSave> saves = LeftIn(left).Select(each => new OtherSave
+                    {
+                        Slot = each.Key, Size = each.Value.Size, Meta = Saves.Plain(each.Value.Meta),
+                        Modified = each.Value.Modified,
+                    }).ToList();
+                    return saves.Count == 0 ? null : new OtherPlayer
+                    {
+                        PlayerId = name, Name = Members.Maybe<string>(left.About, "name"), Saves = saves,
+                        Modified = saves.Select(save => save.Modified).OrderBy(at => at, StringComparer.Ordinal).Last(),
+                    };
+                }
+            }
+            catch (GamedError error)
+            {
+                if (error is InUse || error is LocalDamaged)
+                    return null;
+                throw;
+            }
+        }
+
+        /// <summary>Copies saves of another player, all or only `slots`, to this one; returns the slots that were
+        /// copied. Call it only after the player has said that the saves are theirs. The next pump sends them as writes
+        /// without a base: they replace nothing, and where the server has another save it is a conflict. A slot with a
+        /// pending write or a conflict is left out: call it again later. The other player's saves stay here. Throws
+        /// InUse, LocalDamaged, and SignInRequired before the sign-in.</summary>
+        public Task<IList<string>> AdoptAsync(string playerId, IEnumerable<string> slots = null)
+        {
+            HashSet<string> chosen = slots == null ? null : new HashSet<string>(slots);
+            return InTurn(() =>
+            {
+                lock (gate)
+                {
+                    Open();
+                    if (PlayerId == "")
+                        throw SignInRequired.SignedOut();
+                    IList<string> done = new List<string>();
+                    if (!OtherFolders().Contains(playerId))
+                        return done;
+                    using (var left = new Store(Path.Combine(place, playerId)))
+                    {
+                        Dictionary<string, Local> saves = LeftIn(left)
+                            .Where(each => chosen == null || chosen.Contains(each.Key))
+                            .ToDictionary(each => each.Key, each => each.Value);
+                        done = Adopted(left, saves);
+                        store.KeepAbout("adopted",
+                            AdoptedBefore().Concat(done.Select(slot => slot + "/" + saves[slot].Sha256)).ToList());
+                    }
+                    bell.Ring();
+                    return done;
+                }
+            });
+        }
+
+        IEnumerable<string> OtherFolders()
+        {
+            string own = PlayerId == "" ? Unowned : SafeName(PlayerId);
+            return Directory.GetDirectories(place).Select(Path.GetFileName).Where(name => name != own
+                && name != Unowned).OrderBy(name => name, StringComparer.Ordinal).ToList();
+        }
+
+        IEnumerable<object> AdoptedBefore()
+        {
+            return Members.Maybe<List<object>>(store.About, "adopted") ?? new List<object>();
+        }
+
+        /// <summary>Returns what `ReadAsync` would return in each slot of `left`, without what this player has
+        /// already.</summary>
+        List<KeyValuePair<string, Local>> LeftIn(Store left)
+        {
+            var found = new List<KeyValuePair<string, Local>>();
+            List<object> known = AdoptedBefore().ToList();
+            foreach (Record record in left.Records().Values)
+            {
+                bool arrived = record.Newer && record.Remote != null && left.Has(record.Slot, record.Remote);
+                Local local = arrived ? record.Took().Local : record.Local;
+                bool has = local == null || Local.Same(RecordOf(record.Slot).Local, local);
+                if (!has && !known.Contains(record.Slot + "/" + local.Sha256))
+                    found.Add(new KeyValuePair<string, Local>(record.Slot, local));
+            }
+            return found;
         }
 
         internal Task<SyncSide> MineAsync(string slot)
@@ -1501,31 +1668,55 @@ namespace Gamed
             try
             {
                 using (var left = new Store(folder))
-                    Adopt(left, left.Records());
+                    AdoptAll(left, left.Records());
             }
             catch (InUse)
             {
             }
         }
 
-        /// <summary>Adopts the saves of `left`; if the slot has a pending write, the save waits for the next
-        /// start.</summary>
-        void Adopt(Store left, SortedDictionary<string, Record> theirs)
+        void AdoptAll(Store left, SortedDictionary<string, Record> theirs)
         {
-            foreach (KeyValuePair<string, Record> each in theirs)
+            foreach (string slot in Adopted(left, theirs.ToDictionary(each => each.Key, each => each.Value.Local)))
+                left.Forget(slot);
+        }
+
+        /// <summary>Adopts saves of `left`; returns the slots, without those that have a pending write here or a damaged
+        /// file.</summary>
+        List<string> Adopted(Store left, IDictionary<string, Local> saves)
+        {
+            var done = new List<string>();
+            foreach (KeyValuePair<string, Local> each in saves)
             {
-                string slot = each.Key;
-                Local local = each.Value.Local;
-                Record mine = RecordOf(slot);
-                if (local != null && !Local.Same(mine.Local, local))
+                Record mine = RecordOf(each.Key);
+                if (each.Value != null && !Local.Same(mine.Local, each.Value))
                 {
-                    byte[] data = left.Load(slot, local.Sha256);
+                    byte[] data = left.Load(each.Key, each.Value.Sha256);
                     if (data == null || !mine.Idle)
                         continue;
-                    store.Add(slot, data);
-                    Change(slot, record => record.Adopted(local));
+                    store.Add(each.Key, data);
+                    Change(each.Key, record => record.Adopted(each.Value));
                 }
-                left.Forget(slot);
+                done.Add(each.Key);
+            }
+            return done;
+        }
+
+        /// <summary>Keeps the player's name beside the saves: it has to outlast the credential, for
+        /// OtherPlayersAsync.</summary>
+        static void NoteName(Store store, Credential credential)
+        {
+            string name = credential.PlayerName;
+            if (name == null || name == Members.Maybe<string>(store.About, "name"))
+                return;
+            try
+            {
+                store.KeepAbout("name", name);
+            }
+            catch (Exception error)
+            {
+                if (Errors.OfDisk(error) == null)  // else the next start tries again
+                    throw;
             }
         }
 
@@ -1557,7 +1748,8 @@ namespace Gamed
                     store = opened;
                     records = found;
                     cursor = known;
-                    Adopt(left, theirs);
+                    NoteName(opened, credential);
+                    AdoptAll(left, theirs);
                 }
             }
         }

@@ -11,7 +11,7 @@ const Platform = GamedClient.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages locale delete_newer tickets"
+	+ " loop pages locale delete_newer tickets other_players"
 )
 
 var _socket := StreamPeerTCP.new()
@@ -111,6 +111,7 @@ func _open(name: String, command: Dictionary) -> Result:
 
 
 # One client of the suite's, and the person in front of it. Each command is a function `do_...`.
+# gdlint: disable=max-public-methods
 class Session:
 	extends RefCounted
 
@@ -426,6 +427,14 @@ class Session:
 
 	func do_sync_dropped(command: Dictionary) -> Result:
 		return _save(_sync.dropped(command["slot"]))
+
+	func do_sync_other_players(_command: Dictionary) -> Result:
+		var result = _sync.other_players()
+		return result if result.error else Result.ok({"players": result.value})
+
+	func do_sync_adopt(command: Dictionary) -> Result:
+		var result = _sync.adopt(command["player_id"], command.get("slots"))
+		return result if result.error else Result.ok({"slots": result.value})
 
 	func do_sync_trouble(_command: Dictionary) -> Result:
 		return Result.ok({"code": _sync.trouble.code if _sync.trouble else null})

@@ -938,6 +938,7 @@ class Credential:
 	var access_token: String = ""
 	var access_expires: float = 0.0  # seconds since 1970 by this machine's clock
 	var access_lifetime = null  # seconds; null in files that older versions of this client wrote
+	var player_name = null  # the name that games show, as the server sent it last; null as before, or without one
 
 	# True if the access token can be used at `now` without a refresh.
 	func fresh(now: float) -> bool:
@@ -945,10 +946,13 @@ class Credential:
 		return now < access_expires - min(EARLY_SECONDS, share)
 
 	func to_json() -> String:
-		var value = {"access_expires": access_expires, "access_lifetime": access_lifetime}
+		var value = {"access_expires": access_expires, "access_lifetime": access_lifetime, "player_name": player_name}
 		for name in MEMBERS:
 			value[name] = get(name)
 		return Tools.ascii_json(value)
+
+	static func name_of(player: Dictionary, member: String = "name") -> Variant:
+		return player[member] if player.get(member) is String else null
 
 	# null if the text is not a credential of this client.
 	static func of(text: String) -> Credential:
@@ -960,6 +964,7 @@ class Credential:
 		if not typeof(value.get("access_lifetime")) in [TYPE_NIL, TYPE_FLOAT, TYPE_INT]:
 			return null
 		made.access_lifetime = value.get("access_lifetime")
+		made.player_name = Credential.name_of(value, "player_name")
 		for name in MEMBERS:
 			if not value.get(name) is String:
 				return null
@@ -1708,16 +1713,16 @@ func _offered(path: String) -> Result:
 
 # Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
 func providers() -> Result:
+	var found = []
 	var answer = await _offered("/auth/providers")
-	if answer.error:
-		if answer.error.code != "route_not_found":
-			return answer
-		var older = await policy()  # an older server has no labels
-		return Result.ok(_labelled(older.value["providers"])) if older.error == null else older
-	var listed = Tools.member(answer.value, "providers", "list")
+	if answer.error and answer.error.code == "route_not_found":
+		answer = await policy()  # an older server has no labels
+		for name in answer.value["providers"] if answer.error == null else []:
+			found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
+		return answer if answer.error else Result.ok(found)
+	var listed = answer if answer.error else Tools.member(answer.value, "providers", "list")
 	if listed.error:
 		return listed
-	var found = []
 	for each in listed.value:
 		if each is Dictionary:
 			var made = {}
@@ -1728,13 +1733,6 @@ func providers() -> Result:
 				made[name] = text.value
 			found.append(made)
 	return Result.ok(found)
-
-
-static func _labelled(names: Array) -> Array:
-	var found = []
-	for name in names:
-		found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
-	return found
 
 
 # Call it at each start of the game: true if there is a session, also without a network, because the credential is kept.
@@ -1877,16 +1875,32 @@ func _send_logout(kept: Credential, scope: String = "this") -> Result:
 
 # `GET /game/`: player, usage, limits, time.
 func whoami() -> Result:
-	return await _game_json("GET", "/game/")
+	var answer = await _game_json("GET", "/game/")
+	return await _noted(answer)
 
 
 # Changes the name that games show, null for none. The value is the name as the server stored it.
 func set_name(name) -> Result:
 	var answer = await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
-	if answer.error:
-		return answer
-	var player = Tools.member(answer.value, "player", "object")
-	return player if player.error else Result.ok(player.value.get("name"))
+	answer = await _noted(answer)
+	return answer if answer.error else Result.ok(answer.value["player"].get("name"))
+
+
+# Stores the name of the answer's player with the credential, from where a Sync has it; Result of the answer.
+func _noted(answer: Result) -> Result:
+	await Platform.frame()
+	var found = Tools.member(answer.value, "player", "object") if answer.error == null else answer
+	if found.error:
+		return found
+	var name = Credential.name_of(found.value)
+	var claim = await _claimed()
+	var kept = _file.read()
+	if kept and kept.player_id == found.value.get("id") and kept.player_name != name:
+		kept.player_name = name
+		if _file.write(kept):  # else the next start tries again
+			_held = kept
+	claim.drop()
+	return answer
 
 
 # Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that
@@ -2467,6 +2481,7 @@ func keep(complete: Dictionary) -> Result:
 		if found.error:
 			return found
 		fresh.set(each[2], found.value)
+	fresh.player_name = Credential.name_of(player)
 	var paired = _pair(fresh, complete)
 	if paired.error:
 		return paired

@@ -109,6 +109,10 @@ func _use(id: String) -> GamedError:
 	if read.error:
 		store.close()
 		return read.error
+	var about = store.about()
+	var name = _client.credential().player_name if id != "" else null
+	if name != null and name != about["name"]:  # it has to outlast the credential, for `other_players`
+		store.keep_about({"name": name, "adopted": about["adopted"]})
 	player_id = id
 	_store = store
 	_records = read.value
@@ -145,20 +149,32 @@ func _adopt_left() -> void:
 # Takes over the saves of `left`; one whose slot has something pending waits there for the next start. GamedError or
 # null.
 func _adopt(left: Store, records: Dictionary) -> GamedError:
+	var saves = {}
 	for slot in records:
+		saves[slot] = records[slot]["local"]
+	var done = _adopted(left, saves)
+	for slot in done.value if done.error == null else []:
+		left.forget(slot)
+	return done.error
+
+
+# Result of the slots of `left` that were adopted: not those with something pending here or with a damaged file.
+func _adopted(left: Store, saves: Dictionary) -> Result:
+	var done = []
+	for slot in saves:
 		var mine = _record(slot)
-		var local = records[slot]["local"]
+		var local = saves[slot]
 		if local and not Record.same(mine["local"], local):
 			var data = left.load_body(slot, local["sha256"])
 			if data == null or not Record.is_idle(mine):
 				continue
 			if _store.add(slot, data) == null:
-				return GamedError.new("local_disk", "This device cannot keep saves.")
+				return Result.wrong("local_disk", "This device cannot keep saves.")
 			var kept = _keep(Record.adopted(mine, local), Disk.KEPT)
 			if kept.error:
-				return kept.error
-		left.forget(slot)
-	return null
+				return kept
+		done.append(slot)
+	return Result.ok(done)
 
 
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
@@ -551,6 +567,17 @@ class Store:
 		var data = Disk.read(folder + "/cursor")
 		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
 
+	# The player's name, and a text `<slot>/<sha256>` for each save that they have adopted from another player.
+	func about() -> Dictionary:
+		var data = Disk.read(folder + "/player")
+		var value = Platform.parsed(data.get_string_from_utf8()) if data != null else null
+		var kept = value if value is Dictionary else {}
+		var adopted = kept["adopted"] if kept.get("adopted") is Array else []
+		return {"name": GamedClient.Credential.name_of(kept), "adopted": adopted}
+
+	func keep_about(about: Dictionary) -> bool:
+		return Disk.write_whole(folder + "/player", Tools.ascii_json(about).to_ascii_buffer())
+
 	func keep_cursor(cursor: String) -> bool:
 		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer(), Disk.LOOSE)
 
@@ -739,6 +766,84 @@ func conflicts() -> Array:
 # The bytes that were last replaced on this device by the server's version or a delete, so that the player can undo it.
 func dropped(slot: String) -> Result:
 	return _side(slot, _record(slot)["dropped"])
+
+
+# The other players of this server whose saves are on this device, to ask the player before `adopt`: Result of a list
+# of {"player_id", "name", "modified", "saves"}. They are of another person, or of this one, whom a server that was set
+# up anew has given another id. name: at the last sign-in here, or null; modified: that of the newest save; saves: a
+# list of {"slot", "size", "meta", "modified"}, without what the player has as well or has adopted. A player whose saves
+# another process has open is left out.
+func other_players() -> Result:
+	if flaw or _closed:
+		return Result.failed(flaw if flaw else _is_closed())
+	var found = []
+	for id in _other_folders():
+		var left = Store.new("%s/%s" % [_place, id])
+		var left_in = _left_in(left)
+		var listed = []
+		var newest = ""
+		for slot in left_in.value if left_in.error == null else {}:
+			var each = left_in.value[slot]
+			listed.append({"slot": slot, "size": each["size"], "meta": each["meta"], "modified": each["modified"]})
+			newest = each["modified"] if each["modified"] > newest else newest
+		if listed.size() > 0:
+			found.append({"player_id": id, "name": left.about()["name"], "modified": newest, "saves": listed})
+		left.close()
+	return Result.ok(found)
+
+
+# Copies saves of another player, all or only `slots`, to this one: Result of a list of the slots that were copied. Call
+# it only after the player has said that the saves are theirs. The next pump sends them as writes without a base: they
+# replace nothing, and where the server has another save it is a conflict. A slot with something pending or a conflict
+# is left out: call it again later. The other player's saves stay here.
+func adopt(id: String, slots = null) -> Result:
+	if flaw or _closed or player_id == "":
+		return Result.failed(flaw if flaw else (_is_closed() if _closed else _signed_out()))
+	if not id in _other_folders():
+		return Result.ok([])
+	var left = Store.new("%s/%s" % [_place, id])
+	var left_in = _left_in(left)
+	var chosen = {}
+	for slot in left_in.value if left_in.error == null else {}:
+		if slots == null or slot in slots:
+			chosen[slot] = left_in.value[slot]
+	var done = left_in if left_in.error else _adopted(left, chosen)
+	left.close()
+	_bell = true
+	if done.error:
+		return done
+	var about = _store.about()
+	for slot in done.value:
+		about["adopted"].append("%s/%s" % [slot, chosen[slot]["sha256"]])
+	return done if _store.keep_about(about) else Result.wrong("local_disk", "This device cannot keep saves.")
+
+
+func _other_folders() -> Array:
+	var found = []
+	for name in Platform.names(_place):
+		if not "." in name and name != _store.folder.get_file():
+			found.append(name)
+	return found
+
+
+# Opens the store of another player: Result of {slot: local} of what `read` would return there, without what this player
+# has already.
+func _left_in(left: Store) -> Result:
+	var error = left.open()
+	var read = Result.failed(error) if error else left.records()
+	if read.error:
+		return read
+	var known = _store.about()["adopted"]
+	var found = {}
+	for slot in read.value:
+		var record = read.value[slot]
+		if Record.newer(record) and record["remote"] and left.has(slot, record["remote"]):
+			record = Record.took(record)
+		var local = record["local"]
+		var is_known = local == null or Record.same(_record(slot)["local"], local)
+		if not is_known and not "%s/%s" % [slot, local["sha256"]] in known:
+			found[slot] = local
+	return Result.ok(found)
 
 
 func _look(slot, take: bool) -> Result:

@@ -10,7 +10,7 @@ import { Sync } from "./gamed_sync.mjs"
 
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
-  ..."saves sync assets parallel shared_store clock timeout names tickets".split(" "),
+  ..."saves sync assets parallel shared_store clock timeout names tickets other_players".split(" "),
   ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
 ]
 
@@ -218,6 +218,11 @@ const COMMANDS = {
   sync_keep_theirs: (session, { slot }) => shown(session, slot).keepTheirs(),
   sync_merged: (session, { slot, data, meta }) => shown(session, slot).merged(bytes(data), { meta: meta ?? null }),
   sync_dropped: async ({ sync }, { slot }) => sideJson(await sync.dropped(slot)),
+  sync_other_players: async ({ sync }) => {
+    const found = await sync.otherPlayers()
+    return { players: found.map((/** @type {any} */ player) => ({ player_id: player.playerId, ...player })) }
+  },
+  sync_adopt: async ({ sync }, { player_id, slots }) => ({ slots: await sync.adopt(player_id, { slots }) }),
   sync_trouble: ({ sync }) => ({ code: sync.trouble ? sync.trouble.code : null }),
 }
 

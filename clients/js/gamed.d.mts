@@ -81,6 +81,7 @@ export class Credential {
   readonly provider: string
   readonly accessExpires: number
   readonly accessLifetime: number | null
+  readonly playerName: string | null
   get refreshCredential(): string
   get accessToken(): string
   fresh(now: number): boolean
@@ -96,6 +97,7 @@ export interface StoredCredential {
   access_token: string
   access_expires: number
   access_lifetime?: number | null
+  player_name?: string | null
 }
 
 export interface Provider {

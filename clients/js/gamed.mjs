@@ -685,7 +685,8 @@ export class Credential {
 
   /**
    * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
-   *   access_token: string, access_expires: number, access_lifetime?: number | null }} value in the stored form
+   *   access_token: string, access_expires: number, access_lifetime?: number | null, player_name?: string | null }} value in the stored
+   *   form
    */
   constructor(value) {
     this.origin = value.origin
@@ -696,6 +697,8 @@ export class Credential {
     this.accessExpires = value.access_expires
     /** Seconds; null in credentials that older versions of this client stored. @type {number | null} */
     this.accessLifetime = value.access_lifetime ?? null
+    /** The name that games show, as the server sent it last; null as before, and for a player without one. */
+    this.playerName = nameOf({ name: value.player_name })
     this.#refresh = value.refresh_credential
     this.#access = value.access_token
     Object.freeze(this)
@@ -725,6 +728,7 @@ export class Credential {
       access_token: this.#access,
       access_expires: this.accessExpires,
       access_lifetime: this.accessLifetime,
+      player_name: this.playerName,
     }
   }
 
@@ -738,6 +742,9 @@ export class Credential {
     return new Credential(value)
   }
 }
+
+/** @param {Record<string, any>} player @returns {string | null} */
+const nameOf = ({ name }) => (typeof name === "string" ? name : null)
 
 /**
  * @typedef {object} Place storage of the credential of one origin; changed only while `locked`
@@ -2062,7 +2069,9 @@ export class GamedClient {
 
   /** Request `GET /game/`: player, usage, limits, time. */
   async whoami() {
-    return (await this._game("GET", "/game/")).json()
+    const summary = (await this._game("GET", "/game/")).json()
+    await this.#noteName(member(summary, "player", "object"))
+    return summary
   }
 
   /**
@@ -2071,8 +2080,20 @@ export class GamedClient {
    */
   async setName(name) {
     const answer = (await this._game("PATCH", "/auth/player", { json: { name } })).json()
-    const stored = member(answer, "player", "object").name
-    return typeof stored === "string" ? stored : null
+    const player = member(answer, "player", "object")
+    await this.#noteName(player)
+    return nameOf(player)
+  }
+
+  /** Store the player's name with the credential, from where a Sync has it. @param {Record<string, any>} player */
+  async #noteName(player) {
+    const noted = this._place.locked(async () => {
+      const kept = await this.look()
+      if (!kept || kept.playerId !== player.id || kept.playerName === nameOf(player)) return
+      this._held = new Credential({ ...kept.stored(), player_name: nameOf(player) })
+      await this._place.write(JSON.stringify(this._held.stored()))
+    })
+    await noted.catch(() => undefined) // the next start tries again
   }
 
   /**
@@ -2481,9 +2502,11 @@ export class GamedClient {
 
   /** Store the result of a finished sign-in, before its first use. @param {Record<string, any>} complete */
   async keep(complete) {
+    const player = member(complete, "player", "object")
     const fresh = new Credential({
       origin: String(this.origin),
-      player_id: member(member(complete, "player", "object"), "id", "string"),
+      player_id: member(player, "id", "string"),
+      player_name: nameOf(player),
       session_id: member(complete, "session_id", "string"),
       provider: member(complete, "provider", "string"),
       ...this.#pair(complete),

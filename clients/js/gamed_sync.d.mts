@@ -24,6 +24,14 @@ export interface Status {
   problem: GamedError | null
 }
 
+/** Another player of this server whose saves are on this device. */
+export interface OtherPlayer {
+  playerId: string
+  name: string | null
+  modified: string
+  saves: { slot: string; size: number; meta: Meta; modified: string }[]
+}
+
 /** One side of a conflict. */
 export interface Side {
   data: Uint8Array
@@ -70,4 +78,6 @@ export class Sync {
   status(slot: string): Status
   get conflicts(): SyncConflict[]
   dropped(slot: string): Promise<Side | null>
+  otherPlayers(): Promise<OtherPlayer[]>
+  adopt(playerId: string, options?: { slots?: string[] | null }): Promise<string[]>
 }

@@ -55,7 +55,7 @@ import {
 
 export { InUse }
 
-/** @import { Save, Deletion, Version } from "./gamed.mjs" */
+/** @import { Credential, Save, Deletion, Version } from "./gamed.mjs" */
 
 const FORMAT = 1
 /** Folder for saves from before the first sign-in here. `safeName` never returns this name, so it is not a player's. */
@@ -424,12 +424,29 @@ function localFrom(value) {
 // --- The disk --------------------------------------------------------------------------------------------------------
 
 /**
+ * The name of a store's player, and a text `<slot>/<sha256>` for each save that they have adopted from another player.
+ * @typedef {{ name: string | null, adopted: string[] }} About
+ */
+
+/** Parse an About; a damaged one is empty, because no save depends on it. @param {string | null} text @returns {About} */
+function aboutFrom(text) {
+  const about = { name: null, adopted: [] }
+  try {
+    return { ...about, ...JSON.parse(text ?? "{}") }
+  } catch {
+    return about
+  }
+}
+
+/**
  * One player's saves at one server on this device: a cursor, and for each slot a record and bodies. A body is stored
  * before the record that names it, and deleted after it, so that a crash never leaves a record without its bytes.
  * @typedef {object} Store
  * @property {() => Promise<{ records: Record[], cursor: string | null }>} load
  * @property {(record: Record) => Promise<void>} keep
  * @property {(cursor: string) => Promise<void>} keepCursor
+ * @property {() => Promise<About>} about
+ * @property {(about: About) => Promise<void>} keepAbout
  * @property {(slot: string, digest: string, data: Uint8Array) => Promise<void>} add
  * @property {(slot: string) => Promise<void>} forget deletes the slot, its record first
  * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body reads it, without checking the hash
@@ -525,6 +542,15 @@ class FileStore {
     await writeWhole(`${this.folder}/cursor`, new TextEncoder().encode(cursor))
   }
 
+  async about() {
+    return aboutFrom(await this.fs.readFile(`${this.folder}/player`, "utf8").catch(unlessMissing))
+  }
+
+  /** @param {About} about */
+  async keepAbout(about) {
+    await writeWhole(`${this.folder}/player`, new TextEncoder().encode(JSON.stringify(about)))
+  }
+
   /** @param {string} slot */
   #of(slot) {
     if (!this.#present.has(slot)) this.#present.set(slot, new Map())
@@ -617,6 +643,15 @@ class DatabaseStore {
     await this.#do("state", "readwrite", (state) => state.put(cursor, "cursor"))
   }
 
+  async about() {
+    return aboutFrom(await this.#do("state", "readonly", (state) => state.get("player")))
+  }
+
+  /** @param {About} about */
+  async keepAbout(about) {
+    await this.#do("state", "readwrite", (state) => state.put(JSON.stringify(about), "player"))
+  }
+
   /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
   #do(store, mode, step) {
     return transact(this.database, [store], mode, (of) => step(of(store)))
@@ -659,6 +694,16 @@ async function storesAt(place) {
   return names.map((name) => name.slice(place.length + 1))
 }
 
+/**
+ * Keep the player's name beside the saves: it has to outlast the credential, for `otherPlayers`.
+ * @param {Store} store @param {Credential} credential
+ */
+async function noteName(store, { playerName: name }) {
+  const about = await store.about()
+  if (name === null || name === about.name) return
+  await store.keepAbout({ ...about, name }).catch(() => undefined) // the next start tries again
+}
+
 const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
@@ -686,6 +731,13 @@ const inUse = () => new InUse("in_use", "This game is running already, with the 
  * it, or null; always null for this device's own side.
  * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string,
  *   device: string | null }} Side
+ */
+
+/**
+ * Another player of this server whose saves are on this device; only the person knows whether they are theirs. `name`:
+ * at the last sign-in here, null if it is not known. `modified`: that of the newest save.
+ * @typedef {{ playerId: string, name: string | null, modified: string,
+ *   saves: { slot: string, size: number, meta: { [name: string]: any }, modified: string }[] }} OtherPlayer
  */
 
 /** Both sides have changed `base`. Nothing of the slot is sent until the game calls a method; play may continue. */
@@ -877,6 +929,7 @@ export class Sync {
     const store = await openStore(place, credential ? await safeName(credential.playerId) : UNOWNED)
     try {
       const sync = new Sync(client, credential?.playerId ?? "", place, store, await store.load())
+      if (credential) await noteName(store, credential)
       if (credential && names.includes(UNOWNED)) await sync.#adoptLeft()
       return sync
     } catch (error) {
@@ -1101,6 +1154,85 @@ export class Sync {
     return this._side(slot, this.#record(slot).dropped)
   }
 
+  /**
+   * List the other players of this server whose saves are on this device: to ask the player before `adopt`. They are of
+   * another person, or of this one, whom a server that was set up anew has given another id. Saves that the player has
+   * as well or has adopted are left out, and players whose saves another tab or process has open.
+   * @returns {Promise<OtherPlayer[]>}
+   */
+  otherPlayers() {
+    return this.#inTurn(async () => {
+      this.#open()
+      /** @type {OtherPlayer[]} */
+      const found = []
+      for (const playerId of await this.#otherStores()) {
+        const other = await this.#leftBy(playerId, async (left, saves) => {
+          const listed = [...saves].map(([slot, { size, meta, modified }]) => ({ slot, size, meta, modified }))
+          const modified = listed.map((save) => save.modified).sort().pop() ?? ""
+          return { playerId, name: (await left.about()).name, modified, saves: listed }
+        }).catch((error) => {
+          if (error instanceof InUse || error instanceof LocalDamaged) return null
+          throw error
+        })
+        if (other?.saves.length) found.push(other)
+      }
+      return found
+    })
+  }
+
+  /**
+   * Copy saves of another player, all or only `slots`, to this one; return the slots that were copied. Call it only
+   * after the player has said that the saves are theirs. The next pump sends them as writes without a base: they replace
+   * nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict is left
+   * out: call it again later. The other player's saves stay here. Throws InUse, LocalDamaged, and SignInRequired before
+   * the sign-in.
+   * @param {string} playerId @param {{ slots?: string[] | null }} [options]
+   */
+  async adopt(playerId, { slots = null } = {}) {
+    const done = await this.#inTurn(async () => {
+      this.#open()
+      if (!this.playerId) throw signedOut()
+      if (!(await this.#otherStores()).includes(playerId)) return []
+      return this.#leftBy(playerId, async (left, saves) => {
+        const chosen = new Map([...saves].filter(([slot]) => slots === null || slots.includes(slot)))
+        const copied = await this.#adopted(left, chosen)
+        const about = await this.#store.about()
+        const adopted = [...about.adopted, ...copied.map((slot) => `${slot}/${chosen.get(slot)?.sha256}`)]
+        await this.#store.keepAbout({ ...about, adopted })
+        return copied
+      })
+    })
+    this.#bell.ring()
+    return done
+  }
+
+  async #otherStores() {
+    const own = this.playerId && (await safeName(this.playerId))
+    return (await storesAt(this.#place)).filter((name) => !name.includes(".") && name !== own).sort()
+  }
+
+  /**
+   * Open the store of another player; call `work` with what `read` would return in each slot, without what this player
+   * has already.
+   * @template T @param {string} name @param {(left: Store, saves: Map<string, Local>) => Promise<T>} work
+   */
+  async #leftBy(name, work) {
+    const left = await openStore(this.#place, name)
+    try {
+      const { adopted } = await this.#store.about()
+      const saves = new Map()
+      for (const record of (await left.load()).records) {
+        const arrived = record.newer && record.remote && left.has(record.slot, record.remote)
+        const { slot, local } = arrived ? record.took() : record
+        const known = local === null || same(this.#record(slot).local, local)
+        if (!known && !adopted.includes(`${slot}/${local.sha256}`)) saves.set(slot, local)
+      }
+      return await work(left, saves)
+    } finally {
+      left.close()
+    }
+  }
+
   /** @param {string} slot @param {boolean} take @returns {Promise<Save | null>} */
   #look(slot, take) {
     pathOf(slot)
@@ -1290,19 +1422,26 @@ export class Sync {
     }
     try {
       const { records } = await left.load()
-      await this.#inTurn(() => this.#adopt(left, records))
+      await this.#inTurn(() => this.#adoptAll(left, records))
     } finally {
       left.close()
     }
   }
 
+  /** Adopt the saves of `left`; the caller holds the turn. @param {Store} left @param {Iterable<Record>} records */
+  async #adoptAll(left, records) {
+    const saves = new Map([...records].map(({ slot, local }) => [slot, local]))
+    for (const slot of await this.#adopted(left, saves)) await left.forget(slot)
+  }
+
   /**
-   * Adopt the saves of `left`; the caller holds the turn. If the slot has a pending write, the save waits for the next
-   * start.
-   * @param {Store} left @param {Iterable<Record>} records
+   * Adopt saves of `left`; return the slots, without those that have a pending write here or a damaged body. The caller
+   * holds the turn.
+   * @param {Store} left @param {Map<string, Local | null>} saves
    */
-  async #adopt(left, records) {
-    for (const { slot, local } of records) {
+  async #adopted(left, saves) {
+    const done = []
+    for (const [slot, local] of saves) {
       const mine = this.#record(slot)
       if (local && !same(mine.local, local)) {
         const data = await left.body(slot, local.sha256)
@@ -1310,8 +1449,9 @@ export class Sync {
         await this.#store.add(slot, local.sha256, data)
         await this.#changed(slot, (record) => record.adopted(local))
       }
-      await left.forget(slot)
+      done.push(slot)
     }
+    return done
   }
 
   /** Open the player's saves once a player has signed in, and adopt the earlier ones. */
@@ -1332,7 +1472,8 @@ export class Sync {
       this.#records = new Map(records.map((record) => [record.slot, record]))
       this.#cursor = cursor
       try {
-        await this.#adopt(left, before.values())
+        await noteName(store, credential)
+        await this.#adoptAll(left, before.values())
       } finally {
         left.close()
       }

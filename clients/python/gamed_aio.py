@@ -344,6 +344,8 @@ class AsyncSync(Threaded[Sync]):
     slots = threaded(Sync.slots)
     status = threaded(Sync.status)
     dropped = threaded(Sync.dropped)
+    other_players = threaded(Sync.other_players)
+    adopt = threaded(Sync.adopt)
     pump = threaded(Sync.pump)
 
 

@@ -573,11 +573,17 @@ class Credential:
     """Seconds since 1970 by this machine's clock."""
     access_lifetime: float | None = None
     """Seconds; None in credentials that older versions of this client stored."""
+    player_name: str | None = None
+    """The name that games show, as the server sent it last; None as before, and for a player without one."""
 
     def fresh(self, now: float) -> bool:
         """Return whether the access token can be used at `now` without a refresh."""
         share = EARLY_SECONDS if self.access_lifetime is None else self.access_lifetime * EARLY_SHARE
         return now < self.access_expires - min(EARLY_SECONDS, share)
+
+
+def name_of(player: Mapping[str, Any]) -> str | None:
+    return name if isinstance(name := player.get("name"), str) else None
 
 
 def system_locale(environ: Mapping[str, str] = os.environ) -> str:
@@ -633,7 +639,7 @@ class CredentialFile:
     def read(self) -> Credential | None:
         """Read the credential; return None without a signed-in player, or if the file is not a credential."""
         try:
-            value = {"access_lifetime": None, **json.loads(self.path.read_text("utf-8"))}
+            value = {"access_lifetime": None, "player_name": None, **json.loads(self.path.read_text("utf-8"))}
             credential = Credential(**{name: value[name] for name in Credential.__dataclass_fields__})
             credential.fresh(0.0)  # raises TypeError for times that are not numbers
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
@@ -1623,12 +1629,22 @@ class GamedClient:
 
     def whoami(self) -> dict[str, Any]:
         """Request `GET /game/`: player, usage, limits, time."""
-        return self._game("GET", "/game/").json()
+        summary = self._game("GET", "/game/").json()
+        self._note_name(member(summary, "player", dict))
+        return summary
 
     def set_name(self, name: str | None) -> str | None:
         """Change the name that games show, None to remove it; return it as the server has stored it."""
         changed = member(self._game("PATCH", "/auth/player", json_body={"name": name}).json(), "player", dict)
-        return stored if isinstance(stored := changed.get("name"), str) else None
+        self._note_name(changed)
+        return name_of(changed)
+
+    def _note_name(self, player: Mapping[str, Any]) -> None:
+        """Store the player's name with the credential, from where a Sync has it."""
+        with contextlib.suppress(OSError), self._file.locked():
+            kept = self._file.read()
+            if kept and kept.player_id == player.get("id") and kept.player_name != name_of(player):
+                self._file.write(replace(kept, player_name=name_of(player)))
 
     def ticket(self, audience: str, nonce: str | None = None) -> str:
         """Request a ticket, which tells another server for about a minute who is playing (docs/protocol.md: Tickets).
@@ -1968,11 +1984,13 @@ class GamedClient:
 
     def keep(self, complete: Mapping[str, Any]) -> Credential:
         """Store the result of a finished sign-in on disk, before its first use."""
+        player = member(complete, "player", dict)
         fresh = Credential(
             origin=str(self.origin),
-            player_id=member(member(complete, "player", dict), "id", str),
+            player_id=member(player, "id", str),
             session_id=member(complete, "session_id", str),
             provider=member(complete, "provider", str),
+            player_name=name_of(player),
             **self._pair(complete),
         )
         with self._file.locked():

@@ -25,7 +25,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -36,6 +36,7 @@ from gamed_client import (
     Busy,
     Cancelled,
     Conflict,
+    Credential,
     Deleted,
     Deletion,
     GamedClient,
@@ -347,7 +348,7 @@ def _local(value: dict[str, Any] | None) -> Local | None:
 
 
 class Store:
-    """A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and bodies.
+    """A folder of one player at one server: `cursor`, `lock`, `player`; for each slot one with `record` and bodies.
 
     A body is stored before the record that names it, and deleted after it, so that a crash never leaves a record
     without its bytes. Only this user can read the folder.
@@ -429,6 +430,19 @@ class Store:
     def keep_cursor(self, cursor: str) -> None:
         write_whole(self.folder / "cursor", cursor.encode())
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Read `name` of the player, and `adopted`: a text `<slot>/<sha256>` for each save of another player."""
+        try:
+            value = json.loads((self.folder / "player").read_bytes())
+        except (FileNotFoundError, ValueError):
+            value = None  # it has nothing that a save depends on
+        return value if isinstance(value, dict) else {}
+
+    def keep_about(self, **changes: Any) -> None:
+        if {**self.about, **changes} != self.about:
+            write_whole(self.folder / "player", json.dumps({**self.about, **changes}).encode())
+
     def _of(self, slot: str) -> Path:
         return self.folder / "slots" / slot
 
@@ -483,6 +497,28 @@ class Status:
     copies: Sequence[int]
     """Conflict copies at the server, of any device: use `GamedClient.restore` or `dismiss`."""
     problem: GamedError | None = None
+
+
+@dataclass(frozen=True)
+class OtherSave:
+    """A save of another player, for a menu."""
+
+    slot: str
+    size: int
+    meta: Mapping[str, Any]
+    modified: str
+
+
+@dataclass(frozen=True)
+class OtherPlayer:
+    """Another player of this server whose saves are on this device; only the person knows whether they are theirs."""
+
+    player_id: str
+    name: str | None
+    """The name at the last sign-in here; None if that is not known."""
+    modified: str
+    """That of the newest save; RFC 3339, to show."""
+    saves: Sequence[OtherSave]
 
 
 @dataclass(frozen=True)
@@ -605,6 +641,7 @@ class Sync:
             self._records = self._store.records()
             self._cursor = self._store.cursor
             if credential:
+                self._note_name(self._store, credential)
                 self._adopt_left()
         except BaseException:
             self._store.close()
@@ -774,6 +811,59 @@ class Sync:
         with self._lock:
             return self._side(slot, self._record(slot).dropped)
 
+    def other_players(self) -> list[OtherPlayer]:
+        """List the other players of this server whose saves are on this device: to ask the player before `adopt`.
+
+        They are of another person, or of this one, whom a server that was set up anew has given another id. Saves
+        that the player has as well or has adopted are left out, and players whose saves another process has open.
+        """
+        found = []
+        with self._lock:
+            self._open()
+            for name in self._other_folders():
+                with contextlib.suppress(InUse, LocalDamaged), contextlib.closing(Store(self._folder / name)) as left:
+                    saves = [OtherSave(s, of.size, of.meta, of.modified) for s, of in self._left_in(left).items()]
+                    if saves:
+                        newest = max(save.modified for save in saves)
+                        found.append(OtherPlayer(name, left.about.get("name"), newest, saves))
+        return found
+
+    def adopt(self, player_id: str, slots: Collection[str] | None = None) -> list[str]:
+        """Copy saves of another player, all or only `slots`, to this one; return the slots that were copied.
+
+        Call it only after the player has said that the saves are theirs. The next pump sends them as writes without a
+        base: they replace nothing, and where the server has another save it is a conflict. A slot with a pending
+        write or a conflict is left out: call it again later. The other player's saves stay here. Raise InUse,
+        LocalDamaged, and SignInRequired before the sign-in.
+        """
+        with self._lock:
+            self._open()
+            if not self.player_id:
+                raise _signed_out()
+            if player_id not in self._other_folders():
+                return []
+            with contextlib.closing(Store(self._folder / player_id)) as left:
+                saves = {slot: of for slot, of in self._left_in(left).items() if slots is None or slot in slots}
+                done = self._adopted(left, saves)
+            known = self._store.about.get("adopted", [])
+            self._store.keep_about(adopted=[*known, *(f"{slot}/{saves[slot].sha256}" for slot in done)])
+        self._bell.set()
+        return done
+
+    def _other_folders(self) -> list[str]:
+        own = {self._store.folder.name}
+        return sorted(path.name for path in self._folder.iterdir() if "." not in path.name and path.name not in own)
+
+    def _left_in(self, left: Store) -> dict[str, Local]:
+        """Return what `read` would return in each slot of `left`, without what this player has already."""
+        found, known = {}, self._store.about.get("adopted", [])
+        for slot, record in left.records().items():
+            arrived = record.newer and record.remote and left.has(slot, record.remote)
+            local = record.took().local if arrived else record.local
+            if local and not same(self._record(slot).local, local) and f"{slot}/{local.sha256}" not in known:
+                found[slot] = local
+        return found
+
     def _look(self, slot: str, take: bool) -> Save | None:
         path_of(slot)
         with self._lock:
@@ -911,23 +1001,36 @@ class Sync:
             self._pumped = self._pumped or trouble is None
             self._ended.notify_all()
 
+    @staticmethod
+    def _note_name(store: Store, credential: Credential) -> None:
+        """Keep the player's name beside the saves: it has to outlast the credential, for `other_players`."""
+        if credential.player_name is not None:
+            with contextlib.suppress(OSError):  # the next start tries again
+                store.keep_about(name=credential.player_name)
+
     def _adopt_left(self) -> None:
         """Adopt the saves from before the sign-in, unless another process has them open."""
         if (self._folder / UNOWNED).is_dir():
             with contextlib.suppress(InUse), contextlib.closing(Store(self._folder / UNOWNED)) as left:
-                self._adopt(left, left.records())
+                self._adopt_all(left, left.records())
 
-    def _adopt(self, left: Store, records: Mapping[str, Record]) -> None:
-        """Adopt the saves of `left`; if the slot has a pending write, the save waits for the next start."""
-        for slot, record in records.items():
-            mine, local = self._record(slot), record.local
+    def _adopt_all(self, left: Store, records: Mapping[str, Record]) -> None:
+        for slot in self._adopted(left, {slot: record.local for slot, record in records.items()}):
+            left.forget(slot)
+
+    def _adopted(self, left: Store, saves: Mapping[str, Local | None]) -> list[str]:
+        """Adopt saves of `left`; return the slots, without those that have a pending write here or a damaged file."""
+        done = []
+        for slot, local in saves.items():
+            mine = self._record(slot)
             if local and not same(mine.local, local):
                 data = left.load(slot, local.sha256)
                 if data is None or not mine.idle:
                     continue
                 self._store.add(slot, data)
                 self._change(slot, partial(Record.adopted, local=local))
-            left.forget(slot)
+            done.append(slot)
+        return done
 
     def _own(self) -> None:
         """Open the player's saves once a player has signed in, and adopt the earlier ones."""
@@ -944,7 +1047,8 @@ class Sync:
                 raise
             self.player_id, self._store, self._records, self._cursor = credential.player_id, store, known, cursor
             with contextlib.closing(left):
-                self._adopt(left, records)
+                self._note_name(store, credential)
+                self._adopt_all(left, records)
 
     def _round(self) -> None:
         if not self.player_id:

@@ -22,7 +22,7 @@ import gamed_sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
-FEATURES += ["tickets"]
+FEATURES += ["tickets", "other_players"]
 OUT = threading.Lock()
 
 
@@ -367,6 +367,12 @@ class Commands:
 
     def sync_dropped(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return side(synced(seat).dropped(how["slot"]))
+
+    def sync_other_players(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"players": [asdict(player) for player in synced(seat).other_players()]}
+
+    def sync_adopt(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"slots": synced(seat).adopt(how["player_id"], how.get("slots"))}
 
     def sync_trouble(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         trouble = synced(seat).trouble

@@ -165,6 +165,12 @@ class Service:
         copytree(self.folder / "snapshot", self.folder / "data")
         self.start()
 
+    def replace(self) -> None:
+        """Stop the server, delete its data, and start a new one at the same address."""
+        self.kill()
+        rmtree(self.folder / "data")
+        self.start()
+
     def _published(self, channel: str) -> str | None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:

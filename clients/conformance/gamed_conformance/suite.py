@@ -34,6 +34,7 @@ CALLS = {
     "pages",
     "delete_newer",
     "tickets",
+    "other_players",
 }
 ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
 FEATURES = frozenset(CALLS | ABILITIES)

@@ -52,7 +52,7 @@ class Surroundings:
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
         """Do this to the server; `revive` starts it once a rule has killed it."""
-        if what in ("backup", "restore", "snapshot", "go_back"):
+        if what in ("backup", "restore", "snapshot", "go_back", "replace"):
             getattr(self.service, what)()
             return
         service = self.service if what == "restart" else self.world.known_service(self.mode)

@@ -217,6 +217,13 @@ DEFECTS = {
         "sync_newest_kept",
         "expected 'waiting'",
     ),
+    "replaces_by_adopting": Defect(
+        SYNC,
+        "local=local, base=None, dirty=True",
+        "local=local, base=self.base, dirty=True",
+        "sync_other_person",
+        "the result of sync_conflicts",
+    ),
     "writes_anywhere": Defect(
         ASSETS,
         'if any(name in (b"", b".", b"..") for name in names):',
