@@ -566,7 +566,10 @@ static class Program
                 var slots = (IEnumerable<object>)how["slots"];
                 return new Dictionary<string, object>
                 {
-                    { "slots", await sync.AdoptAsync(how.Text("player_id"), slots == null ? null : slots.Cast<string>()) },
+                    {
+                        "slots", await sync.AdoptAsync(how.Text("player_id"),
+                            slots == null ? null : slots.Cast<string>())
+                    },
                 };
             case "sync_trouble":
                 return new Dictionary<string, object> { { "code", sync.Trouble == null ? null : sync.Trouble.Code } };

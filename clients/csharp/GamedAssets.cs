@@ -16,7 +16,7 @@
 //     use/                      marks of the releases that processes have open
 //     lock                      held by the one process that downloads
 //
-// Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread.
+// Every failure is a GamedError. Methods may be called from any thread.
 
 using System;
 using System.Collections.Concurrent;
@@ -36,13 +36,13 @@ using System.Threading.Tasks;
 namespace Gamed
 {
     /// <summary>The release does not fit on this device; received bytes are kept for the next download.</summary>
-    public class DiskFull : GamedError
+    public class DiskFull : LocalDamaged
     {
         /// <summary>`missing` is in bytes.</summary>
         internal DiskFull(long missing, Exception inner) : base("disk_full",
             "This device has no room for the download: " +
             (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
-            " MiB are still to come. Free some space, then start it again.", 0, null, inner)
+            " MiB are still to come. Free some space, then start it again.", inner)
         {
         }
     }
@@ -821,13 +821,17 @@ namespace Gamed
         IDisposable held;
 
         /// <summary>`folder` replaces the one beside the credential; it must not have other files. Throws
-        /// IOException.</summary>
+        /// LocalDamaged.</summary>
         public Assets(GamedClient client, string folder = null)
         {
             Folder = Path.GetFullPath(folder ?? Path.Combine(client.Folder, "assets", client.Place));
             place = new AssetFolder(Folder);
             access = new AssetAccess(client);
-            place.Make();
+            Errors.OnDisk(() =>
+            {
+                place.Make();
+                return true;
+            });
         }
 
         /// <summary>The folder of the releases on this device.</summary>
@@ -859,6 +863,11 @@ namespace Gamed
         /// <summary>Changes to the newest complete release in this process; call it when the game has closed the files
         /// of the old one. Returns null if there is none.</summary>
         public LocalRelease Switch()
+        {
+            return Errors.OnDisk(Switched);
+        }
+
+        LocalRelease Switched()
         {
             lock (gate)
             {
@@ -895,15 +904,16 @@ namespace Gamed
         /// when this ends. Bytes that are here already are not fetched; `verify` checks all of them first. `progress`
         /// is called often, on threads of the pool. Received bytes are kept for the next download. This process keeps
         /// the release that it has open until <see cref="Switch"/>. Throws NotFound, SignInRequired if files are for
-        /// players only, DiskFull, DownloadCorrupt, InUse, Unreachable and other errors of requests, IOException,
-        /// OperationCanceledException.</summary>
+        /// players only, DiskFull, DownloadCorrupt, InUse, Unreachable and other errors of requests,
+        /// LocalDamaged, OperationCanceledException.</summary>
         public Task<Manifest> DownloadAsync(string channel = "stable", Action<AssetProgress> progress = null,
             bool verify = false, CancellationToken cancel = default(CancellationToken))
         {
             if (!Channels.IsMatch(channel) && !Manifest.Releases.IsMatch(channel))
                 throw new Refused("invalid_channel",
                     "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.");
-            return Task.Run(() => AloneAsync(channel, progress ?? (_ => { }), verify, cancel), cancel);
+            return Errors.OnDiskAsync(Task.Run(
+                () => AloneAsync(channel, progress ?? (_ => { }), verify, cancel), cancel));
         }
 
         async Task<Manifest> AloneAsync(string channel, Action<AssetProgress> progress, bool verify,

@@ -400,7 +400,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>This device cannot write a file, or one of its files is damaged.</summary>
+    /// <summary>This device cannot read or write a file, or a file does not have the bytes that were
+    /// written.</summary>
     public class LocalDamaged : GamedError
     {
         internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
@@ -525,6 +526,38 @@ namespace Gamed
                 return null;
             string detail = "This device cannot store anything. Make space on its disk, then try again.";
             return new LocalDamaged("local_disk", detail, error);
+        }
+
+        /// <summary>Runs `work`; throws LocalDamaged for an exception of this device's disk.</summary>
+        internal static T OnDisk<T>(Func<T> work)
+        {
+            try
+            {
+                return work();
+            }
+            catch (Exception error)
+            {
+                GamedError problem = OfDisk(error);
+                if (problem == null)
+                    throw;
+                throw problem;
+            }
+        }
+
+        /// <summary>Awaits `work`; throws LocalDamaged for an exception of this device's disk.</summary>
+        internal static async Task<T> OnDiskAsync<T>(Task<T> work)
+        {
+            try
+            {
+                return await work.ConfigureAwait(false);
+            }
+            catch (Exception error)
+            {
+                GamedError problem = OfDisk(error);
+                if (problem == null)
+                    throw;
+                throw problem;
+            }
         }
 
         /// <summary>Returns the error of a sign-in that has failed.</summary>
@@ -1701,6 +1734,45 @@ namespace Gamed
 
         /// <summary>Deletes the text, if there is one.</summary>
         void Delete();
+    }
+
+    /// <summary>Another store, whose exceptions of the disk are LocalDamaged.</summary>
+    sealed class GuardedStore : ICredentialStore
+    {
+        readonly ICredentialStore store;
+
+        internal GuardedStore(ICredentialStore store)
+        {
+            this.store = store;
+        }
+
+        public Task<IDisposable> LockAsync(CancellationToken cancel)
+        {
+            return Errors.OnDiskAsync(Errors.OnDisk(() => store.LockAsync(cancel)));
+        }
+
+        public string Read()
+        {
+            return Errors.OnDisk(() => store.Read());
+        }
+
+        public void Write(string text)
+        {
+            Errors.OnDisk(() =>
+            {
+                store.Write(text);
+                return true;
+            });
+        }
+
+        public void Delete()
+        {
+            Errors.OnDisk(() =>
+            {
+                store.Delete();
+                return true;
+            });
+        }
     }
 
     /// <summary>A file with mode 0600 in a folder with mode 0700; on Windows encrypted by DPAPI for this
@@ -3740,8 +3812,8 @@ namespace Gamed
             Folder = Path.GetFullPath(this.options.Folder ?? Disk.StateFolder(this.options.App));
             string unique = Saves.Hex(Saves.Hash(Encoding.UTF8.GetBytes(Origin.ToString()))).Substring(0, 12);
             Place = Regex.Replace(Origin.Host, "[^a-z0-9.-]", "_") + "-" + unique;
-            store = this.options.Store != null ? this.options.Store(Origin)
-                : CredentialFile.Of(Folder, Place, this.options.App);
+            store = new GuardedStore(this.options.Store != null ? this.options.Store(Origin)
+                : CredentialFile.Of(Folder, Place, this.options.App));
             string agent = this.options.App.Replace(' ', '-') + "/" + this.options.Version +
                 " gamed-client-csharp/" + ClientVersion;
             if (!Regex.IsMatch(agent, @"\A[!-~]+ [!-~]+\z"))
@@ -3895,12 +3967,6 @@ namespace Gamed
             catch (GamedError error)
             {
                 problem = error;
-            }
-            catch (Exception error)
-            {
-                problem = Errors.OfDisk(error);
-                if (problem == null)
-                    throw;
             }
             person.Problem(problem);
             return kept && !(problem is PlayerBlocked);
@@ -4091,10 +4157,9 @@ namespace Gamed
                     store.Write(held.ToJson());
                 }
             }
-            catch (Exception error)
+            catch (LocalDamaged)
             {
-                if (Errors.OfDisk(error) == null)  // else the next start tries again
-                    throw;
+                // the next start tries again
             }
         }
 

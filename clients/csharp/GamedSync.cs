@@ -13,7 +13,7 @@
 // A write is based on the version that the game last read or wrote, never on one that has only been downloaded: it does
 // not overwrite progress that the player has not seen. No rule uses a clock. All rules: docs/developers/offline.md.
 //
-// Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread and do
+// Every failure is a GamedError. Methods may be called from any thread and do
 // their work on threads of the pool, in the order of the calls; one process at a time may use a player's folder.
 
 using System;
@@ -1054,12 +1054,12 @@ namespace Gamed
         /// Opens the saves of the player who is signed in; sends no request. `folder` replaces the one beside the
         /// credential. Before the first sign-in at this server the saves wait on this device: the first pump after the
         /// sign-in, or the first Sync, adopts them for the player. Throws SignInRequired after a sign-out, InUse,
-        /// LocalDamaged, IOException.
+        /// LocalDamaged.
         /// </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
         {
-            return Task.Run(async () =>
+            return Errors.OnDiskAsync(Task.Run(async () =>
             {
                 Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
                 folder = folder ?? Path.Combine(client.Folder, "sync");
@@ -1067,7 +1067,7 @@ namespace Gamed
                 if (credential == null && HasPlayers(place))
                     throw SignInRequired.SignedOut();
                 return new Sync(client, credential, place);
-            }, cancel);
+            }, cancel));
         }
 
         /// <summary>Returns whether a player has signed in here before.</summary>
@@ -1219,7 +1219,7 @@ namespace Gamed
 
         /// <summary>Writes bytes to this device's disk, based on the version that the game last read or wrote here. The
         /// next pump sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
-        /// meanwhile. Throws IOException if the disk cannot store them.</summary>
+        /// meanwhile. Throws LocalDamaged if the disk cannot store them.</summary>
         public Task WriteAsync(string slot, byte[] data, IDictionary<string, object> meta = null,
             string contentType = GamedClient.Bytes)
         {
@@ -1401,8 +1401,8 @@ namespace Gamed
         {
             lock (turn)
             {
-                Task<T> next = last.ContinueWith(before => work(), CancellationToken.None, TaskContinuationOptions.None,
-                    TaskScheduler.Default);
+                Task<T> next = last.ContinueWith(before => Errors.OnDisk(work), CancellationToken.None,
+                    TaskContinuationOptions.None, TaskScheduler.Default);
                 last = next;
                 return next;
             }
@@ -1526,7 +1526,7 @@ namespace Gamed
         /// <summary>Reads a side from this device, else from the server.</summary>
         internal Task<SyncSide> SideAsync(string slot, SaveInfo info, CancellationToken cancel)
         {
-            return Task.Run(async () =>
+            return Errors.OnDiskAsync(Task.Run(async () =>
             {
                 if (info == null)
                     return null;
@@ -1539,7 +1539,7 @@ namespace Gamed
                     KeepBody(slot, data);
                 }
                 return SideOf(data, Local.Of(info));
-            }, cancel);
+            }, cancel));
         }
 
         static SyncSide SideOf(byte[] data, Local local)
@@ -1645,7 +1645,7 @@ namespace Gamed
             {
                 lock (gate)
                     pumpStarts = starts;
-                await PumpHereAsync(cancel).ConfigureAwait(false);
+                await Errors.OnDiskAsync(PumpHereAsync(cancel)).ConfigureAwait(false);
                 NoteEnd(null);
             }
             catch (GamedError error)
@@ -1681,8 +1681,8 @@ namespace Gamed
                 left.Forget(slot);
         }
 
-        /// <summary>Adopts saves of `left`; returns the slots, without those that have a pending write here or a damaged
-        /// file.</summary>
+        /// <summary>Adopts saves of `left`; returns the slots, without those that have a pending write here or a
+        /// damaged file.</summary>
         List<string> Adopted(Store left, IDictionary<string, Local> saves)
         {
             var done = new List<string>();
@@ -1711,12 +1711,15 @@ namespace Gamed
                 return;
             try
             {
-                store.KeepAbout("name", name);
+                Errors.OnDisk(() =>
+                {
+                    store.KeepAbout("name", name);
+                    return true;
+                });
             }
-            catch (Exception error)
+            catch (LocalDamaged)
             {
-                if (Errors.OfDisk(error) == null)  // else the next start tries again
-                    throw;
+                // the next start tries again
             }
         }
 
@@ -1754,7 +1757,7 @@ namespace Gamed
             }
         }
 
-        async Task PumpHereAsync(CancellationToken cancel)
+        async Task<bool> PumpHereAsync(CancellationToken cancel)
         {
             if (PlayerId == "")
                 await OwnAsync(cancel).ConfigureAwait(false);
@@ -1776,6 +1779,7 @@ namespace Gamed
                 if (full != null)  // while a save of another device does not fit here
                     throw new LocalDamaged("local_disk", full.Error.Detail);
             }
+            return true;
         }
 
         /// <summary>Pumps whenever a change is pending here or at the server, until `stop`; calls `changed` on threads
@@ -1875,13 +1879,6 @@ namespace Gamed
             {
                 if (Ends(error) || error is InUse)
                     throw;
-            }
-            catch (Exception error)
-            {
-                GamedError problem = Errors.OfDisk(error);
-                if (problem == null)
-                    throw;
-                NoteEnd(problem);
             }
             return trouble;
         }

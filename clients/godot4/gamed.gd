@@ -292,6 +292,7 @@ class GamedError:
 		"LoginExpired": "LoginFailed",
 		"Deleted": "NotFound",
 		"NotKnown": "Unreachable",
+		"DiskFull": "LocalDamaged",
 	}
 	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
 

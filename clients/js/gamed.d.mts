@@ -57,6 +57,8 @@ export class Conflict extends GamedError {
 export class QuotaExceeded extends GamedError {}
 export class StorageFull extends GamedError {}
 export class SaveCorrupt extends GamedError {}
+/** This device cannot read or write a file, or its bytes are not those that were written. */
+export class LocalDamaged extends GamedError {}
 export class InUse extends GamedError {}
 
 /** Scheme, host and port of a server. */

@@ -249,6 +249,11 @@ export class SaveCorrupt extends GamedError {
   static kind = "SaveCorrupt"
 }
 
+/** This device cannot read or write a file (`local_disk`), or its bytes are not those that were written. */
+export class LocalDamaged extends GamedError {
+  static kind = "LocalDamaged"
+}
+
 /** Another tab or process, or another object of this one, has the folder open. */
 export class InUse extends GamedError {
   static kind = "InUse"
@@ -685,8 +690,8 @@ export class Credential {
 
   /**
    * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
-   *   access_token: string, access_expires: number, access_lifetime?: number | null, player_name?: string | null }} value in the stored
-   *   form
+   *   access_token: string, access_expires: number, access_lifetime?: number | null,
+   *   player_name?: string | null }} value in the stored form
    */
   constructor(value) {
     this.origin = value.origin
@@ -1376,17 +1381,37 @@ function loginError(problem) {
  * Return the reason for the player, without Node.js's: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
  * @param {unknown} error
  */
-export function reasonOf(error) {
+function reasonOf(error) {
   if (!(error instanceof Error)) return "the reason is unknown"
   return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
 }
 
-/** Return the error for the player; throw it if it is a defect of the game. @param {any} error @returns {GamedError} */
-function shownError(error) {
-  if (error instanceof GamedError) return error
-  if (!(error instanceof DOMException) && typeof error?.syscall !== "string") throw error
-  const detail = `The sign-in failed on this device: ${reasonOf(error)}.`
-  return new GamedError("local_disk", detail, { cause: error })
+/** Return LocalDamaged for an error of this device's disk; any other as it is. @param {any} error */
+export function diskError(error) {
+  const ended = error?.name === "AbortError" || error?.name === "TimeoutError"
+  if (typeof error?.syscall !== "string" && (ended || !(error instanceof DOMException))) return error
+  const detail = `This device cannot read or write a file: ${reasonOf(error)}.`
+  return new LocalDamaged("local_disk", detail, { cause: error })
+}
+
+/** Await `work`, with `diskError` for its errors. @template T @param {Promise<T>} work @returns {Promise<T>} */
+export function onDisk(work) {
+  return work.catch((error) => {
+    throw diskError(error)
+  })
+}
+
+/** Return the object with `onDisk` around its asynchronous methods. @template {object} T @param {T} of @returns {T} */
+export function guarded(of) {
+  const get = (/** @type {any} */ _, /** @type {string} */ name) => {
+    const value = /** @type {any} */ (of)[name]
+    if (typeof value !== "function") return value
+    return (/** @type {any[]} */ ...args) => {
+      const result = value.apply(of, args)
+      return result instanceof Promise ? onDisk(result) : result
+    }
+  }
+  return new Proxy(of, /** @type {any} */ ({ get }))
 }
 
 /** Ignore errors of the protocol, throw all others. @param {unknown} error @returns {asserts error is GamedError} */
@@ -1857,7 +1882,7 @@ export class GamedClient {
     const place = IN_NODE
       ? new FilePlace(options.folder ?? (await platformFolder(app)), name)
       : new DatabasePlace(options.folder ?? app, name)
-    const client = new GamedClient(origin, app, place, options)
+    const client = new GamedClient(origin, app, guarded(place), options)
     await client.look()
     return client
   }
@@ -1951,13 +1976,15 @@ export class GamedClient {
     try {
       if (await this.#usable()) return true
     } catch (error) {
-      await person.problem?.(shownError(error))
-      return error instanceof GamedError && !(error instanceof PlayerBlocked)
+      ifGamed(error)
+      await person.problem?.(error)
+      return !(error instanceof PlayerBlocked || error instanceof LocalDamaged)
     }
     try {
       await this.signIn(person, options)
     } catch (error) {
-      await person.problem?.(shownError(error))
+      ifGamed(error)
+      await person.problem?.(error)
       return false
     }
     return true
@@ -2198,7 +2225,12 @@ export class GamedClient {
    * not at all; without `path` as a Blob. An interrupted download continues where it was.
    * @param {string} [path]
    */
-  async export(path) {
+  export(path) {
+    return onDisk(this.#export(path))
+  }
+
+  /** @param {string | undefined} path */
+  async #export(path) {
     const target = path === undefined ? new BlobTarget() : await FileTarget.open(path)
     try {
       await new Export(this, target).run()

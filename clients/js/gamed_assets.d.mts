@@ -1,11 +1,11 @@
 /** Types of gamed_assets.mjs, whose comments describe the behaviour. */
 
-import { GamedClient, GamedError, InUse, Meta } from "./gamed.mjs"
+import { GamedClient, InUse, LocalDamaged, Meta } from "./gamed.mjs"
 
 export { InUse }
 
 /** The release does not fit on this device. */
-export class DiskFull extends GamedError {}
+export class DiskFull extends LocalDamaged {}
 
 export interface AssetFile {
   size: number

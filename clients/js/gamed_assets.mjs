@@ -16,7 +16,7 @@
  *     objects/                  the same files by their hashes, also for the next release
  *     staging/                  files that have partly arrived, kept for the next download
  *
- * In a browser all of it is in IndexedDB. Every failure is a GamedError, or an error of the system.
+ * In a browser all of it is in IndexedDB. Every failure is a GamedError.
  *
  * @module
  */
@@ -27,13 +27,17 @@ import {
   GamedError,
   IN_NODE,
   InUse,
+  LocalDamaged,
   NotFound,
   NotGamed,
   NotModified,
   Refused,
   SignInRequired,
   Unreachable,
+  diskError,
+  guarded,
   nodeModule,
+  onDisk,
   openDatabase,
   pauseAfter,
   sha256Hex,
@@ -61,7 +65,7 @@ const CHUNK_BYTES = 1 << 20
 const SPARE_BYTES = 16 << 20
 
 /** The release does not fit on this device; received bytes are kept for the next download. */
-export class DiskFull extends GamedError {
+export class DiskFull extends LocalDamaged {
   static kind = "DiskFull"
 }
 
@@ -662,10 +666,10 @@ export class Assets {
    * @param {GamedClient} client @param {{ folder?: string }} [options]
    */
   static async open(client, { folder } = {}) {
-    const store = IN_NODE
-      ? await FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
-      : await BlobStore.open(`${client._place.database}/${folder ?? "assets"}/${client.place}`)
-    const assets = new Assets(client, store)
+    const opening = IN_NODE
+      ? FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
+      : BlobStore.open(`${client._place.database}/${folder ?? "assets"}/${client.place}`)
+    const assets = new Assets(client, guarded(await onDisk(/** @type {Promise<AssetStore>} */ (opening))))
     await assets.switch()
     return assets
   }
@@ -766,9 +770,11 @@ export class Assets {
         }
       }
     } catch (error) {
-      const name = /** @type {any} */ (error)?.code ?? /** @type {any} */ (error)?.name
+      const problem = diskError(error)
+      const cause = problem instanceof LocalDamaged ? /** @type {any} */ (problem.cause) : null
+      const name = cause?.code ?? cause?.name
       if (name === "ENOSPC" || name === "EDQUOT" || name === "QuotaExceededError") throw diskFull(SPARE_BYTES)
-      throw error
+      throw problem
     } finally {
       release()
     }

@@ -1,14 +1,13 @@
 /** Types of gamed_sync.mjs, whose comments describe the behaviour. */
 
-import { Bytes, GamedClient, GamedError, InUse, Meta, Save, SaveInfo, Unreachable } from "./gamed.mjs"
+import { Bytes, GamedClient, GamedError, InUse, LocalDamaged, Meta, Save, SaveInfo, Unreachable } from "./gamed.mjs"
 
-export { InUse }
+export { InUse, LocalDamaged }
 
 /** This device has not received the server's first list yet. */
 export class NotKnown extends Unreachable {
   constructor()
 }
-export class LocalDamaged extends GamedError {}
 export class ConflictOver extends GamedError {}
 
 export type State = "unknown" | "in_step" | "waiting" | "newer" | "conflict" | "refused"

@@ -28,6 +28,7 @@ import {
   GamedError,
   IN_NODE,
   InUse,
+  LocalDamaged,
   NotFound,
   NotGamed,
   PlayerBlocked,
@@ -38,12 +39,13 @@ import {
   Unreachable,
   UntrustedAddress,
   bytesOf,
+  guarded,
   inTurn,
   nodeModule,
+  onDisk,
   openDatabase,
   pathOf,
   pauseAfter,
-  reasonOf,
   sha256Hex,
   syncFolder,
   transact,
@@ -53,7 +55,7 @@ import {
   writeWhole,
 } from "./gamed.mjs"
 
-export { InUse }
+export { InUse, LocalDamaged }
 
 /** @import { Credential, Save, Deletion, Version } from "./gamed.mjs" */
 
@@ -79,11 +81,6 @@ export class NotKnown extends Unreachable {
   constructor() {
     super("not_known", "This device has not reached the server yet, so it does not know this save.")
   }
-}
-
-/** The bytes on this device's disk are not those that were written. */
-export class LocalDamaged extends GamedError {
-  static kind = "LocalDamaged"
 }
 
 /** The sides have changed since this conflict was shown, or it was settled: read `conflicts` again. */
@@ -428,7 +425,7 @@ function localFrom(value) {
  * @typedef {{ name: string | null, adopted: string[] }} About
  */
 
-/** Parse an About; a damaged one is empty, because no save depends on it. @param {string | null} text @returns {About} */
+/** Parse an About; a damaged one is empty: no save depends on it. @param {string | null} text @returns {About} */
 function aboutFrom(text) {
   const about = { name: null, adopted: [] }
   try {
@@ -680,13 +677,17 @@ function placeOf(client, folder) {
 }
 
 /** @param {string} place @param {string} name @returns {Promise<Store>} */
-const openStore = (place, name) => (IN_NODE ? FileStore : DatabaseStore).open(`${place}/${name}`)
+async function openStore(place, name) {
+  /** @type {Promise<Store>} */
+  const opening = (IN_NODE ? FileStore : DatabaseStore).open(`${place}/${name}`)
+  return guarded(await onDisk(opening))
+}
 
 /** List the names of the stores on this device. @param {string} place @returns {Promise<string[]>} */
 async function storesAt(place) {
   if (IN_NODE) {
     const fs = await nodeModule("fs/promises")
-    return (await fs.readdir(place).catch(unlessMissing)) ?? []
+    return (await onDisk(fs.readdir(place).catch(unlessMissing))) ?? []
   }
   const found = await indexedDB.databases?.()
   if (!found) return [UNOWNED] // an old browser cannot list databases: open this one
@@ -1086,8 +1087,7 @@ export class Sync {
 
   /**
    * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next pump sends
-   * them. Newer bytes replace older ones that have not been sent. Throws the system's error if the disk cannot store
-   * them.
+   * them. Newer bytes replace older ones that have not been sent. Throws LocalDamaged if the disk cannot store them.
    * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
    * @param {{ meta?: { [name: string]: any } | null, contentType?: string }} [options]
    */
@@ -1182,8 +1182,8 @@ export class Sync {
 
   /**
    * Copy saves of another player, all or only `slots`, to this one; return the slots that were copied. Call it only
-   * after the player has said that the saves are theirs. The next pump sends them as writes without a base: they replace
-   * nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict is left
+   * after the player has said that the saves are theirs. The next pump sends them as writes without a base: they
+   * replace nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict is left
    * out: call it again later. The other player's saves stay here. Throws InUse, LocalDamaged, and SignInRequired before
    * the sign-in.
    * @param {string} playerId @param {{ slots?: string[] | null }} [options]
@@ -1532,8 +1532,7 @@ export class Sync {
     try {
       await this.#pump()
     } catch (error) {
-      if (ends(error) || error instanceof InUse) throw error
-      if (!(error instanceof GamedError)) this.#noteEnd(diskError(error))
+      if (ends(error) || error instanceof InUse || !(error instanceof GamedError)) throw error
     }
     return this.trouble
   }
@@ -1766,7 +1765,7 @@ export class Sync {
 
   /** @param {Map<string, Problem>} problems @param {string} slot @param {unknown} error */
   #refused(problems, slot, error) {
-    if (!(error instanceof GamedError) || halts(error)) throw error
+    if (!(error instanceof GamedError) || halts(error) || error.code === "local_disk") throw error
     problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
   }
 
@@ -1826,8 +1825,9 @@ export class Sync {
     try {
       await this.#keepBody(slot, wanted.sha256, data)
     } catch (error) {
-      if (error instanceof GamedError) throw error
-      return this.#refused(this.#problems, slot, diskError(error)) // else every pump would download it again
+      if (!(error instanceof LocalDamaged)) throw error
+      this.#problems.set(slot, { error, due: monotonic() + AGAIN_SECONDS }) // else every pump would download it again
+      return
     }
     this.#problems.delete(slot)
   }
@@ -1849,10 +1849,6 @@ const ends = (error) => error instanceof SignInRequired || error instanceof Play
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)
-
-/** @param {unknown} error */
-const diskError = (error) =>
-  new LocalDamaged("local_disk", `This device cannot keep saves: ${reasonOf(error)}.`, { cause: error })
 
 /** @param {string} slot */
 const damaged = (slot) => new LocalDamaged("local_damaged", `The bytes of ${slot} on this device are damaged or gone.`)

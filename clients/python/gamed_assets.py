@@ -17,7 +17,7 @@ step. Its folder, which any program may read:
     use/                      marks of the releases that processes have open
     lock                      held by the one process that downloads
 
-Every failure is a GamedError, or an OSError of this device's disk. Methods may be called from any thread.
+Every failure is a GamedError. Methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ from gamed_client import (
     DownloadCorrupt,
     GamedClient,
     GamedError,
+    LocalDamaged,
     NotFound,
     NotGamed,
     NotModified,
@@ -63,6 +64,7 @@ from gamed_client import (
     Wire,
     error_of,
     member,
+    on_disk,
     pause_after,
     read_whole,
     speaking_to,
@@ -93,7 +95,7 @@ class InUse(GamedError):
     """Another process is downloading into this folder."""
 
 
-class DiskFull(GamedError):
+class DiskFull(LocalDamaged):
     """The release does not fit on this device; received bytes are kept for the next download."""
 
 
@@ -231,11 +233,13 @@ def _flaw_of_name(name: str) -> str | None:
 
 
 @contextlib.contextmanager
-def on_disk() -> Iterator[None]:
+def with_room() -> Iterator[None]:
+    """Raise DiskFull on a full disk, LocalDamaged for another error of the disk; also a decorator."""
     try:
-        yield
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        with on_disk():
+            yield
+    except LocalDamaged as e:
+        if isinstance(e.__cause__, OSError) and e.__cause__.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise disk_full() from e
         raise
 
@@ -282,14 +286,14 @@ class Known:
 
     def _note(self, file: Path, found: os.stat_result, digest: str) -> None:
         entry = found.st_size, found.st_mtime_ns, digest
-        with self._lock, on_disk():
+        with self._lock:
             self._found[self._name(file)] = entry
             with open(self._path, "ab") as lines:
                 lines.write(b"\n" + json.dumps([self._name(file), *entry]).encode())
 
     def tidy(self) -> None:
         """Delete lines of deleted files, and repeated ones."""
-        with self._lock, on_disk():
+        with self._lock:
             self._found = {name: entry for name, entry in self._found.items() if (self._root / name).exists()}
             lines = [json.dumps([name, *entry]).encode() for name, entry in self._found.items()]
             write_whole(self._path, b"\n".join(lines))
@@ -716,14 +720,13 @@ class Download:
     def _stream(self, line: Line, piece: Piece) -> None:
         file, start, wanted = piece.file, piece.start + piece.arrived(), piece.size - piece.arrived()
         if not wanted:
-            with on_disk():
-                piece.base.touch()
+            piece.base.touch()
             return
         headers = {"Range": f"bytes={start}-{start + wanted - 1}", "If-Range": f'"{file.sha256}"'}
         path, how = f"/assets/objects/{file.sha256}", headers if wanted < file.size else {}
         response = self._access.ask(lambda token: line.get(path, how, token))
         skip = length_of(response, file, start, wanted)
-        with on_disk(), open(piece.part, "ab") as part:
+        with open(piece.part, "ab") as part:
             while wanted:
                 if self._stop.is_set():
                     raise Stopped
@@ -743,13 +746,12 @@ class Download:
             if self._awaited[file.sha256]:
                 return
         pieces = self._pieces_of(file)
-        with on_disk():
-            part = join(pieces)
-            if digest_of(part) == file.sha256:
-                self._keep(part, file)
-                return
-            for piece in pieces:
-                piece.part.unlink(missing_ok=True)
+        part = join(pieces)
+        if digest_of(part) == file.sha256:
+            self._keep(part, file)
+            return
+        for piece in pieces:
+            piece.part.unlink(missing_ok=True)
         if file.sha256 in self._damaged:
             raise DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.")
         with self._lock:
@@ -767,8 +769,7 @@ class Download:
         self._count(done=file.size * (len(targets) - 1))
 
     def _put(self, source: Path, target: Path, digest: str) -> None:
-        with on_disk():
-            put_beside(source, target, self._place.staging / secrets.token_hex(8))
+        put_beside(source, target, self._place.staging / secrets.token_hex(8))
         self._known.note(target, digest)
         self.changed = True
 
@@ -822,6 +823,7 @@ class Release:
 class Assets:
     """The releases of a server on this device. Only `download` sends requests."""
 
+    @on_disk()
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
         """Open the releases in `folder`, or in one beside the credential; it must not have other files."""
         self.folder = folder or client.folder / "assets" / client.place
@@ -872,6 +874,7 @@ class Assets:
                 self._open[1].let_go()
             self._open = None
 
+    @on_disk()
     def _newest(self) -> tuple[Release, Hold] | None:
         hold = self._place.hold()
         if hold is None:
@@ -884,6 +887,7 @@ class Assets:
 
     # -- the server --
 
+    @with_room()
     def download(
         self,
         channel: str = "stable",
@@ -896,7 +900,7 @@ class Assets:
         Bytes that are here already are not fetched; `verify` checks all of them first. `progress` is called often, in
         this thread; it may raise to end the download. Received bytes are kept for the next download. `current` stays
         as it is until `switch`. Raise NotFound, SignInRequired if files are for players only, DiskFull,
-        DownloadCorrupt, InUse, Unreachable and other errors of requests.
+        LocalDamaged, DownloadCorrupt, InUse, Unreachable and other errors of requests.
         """
         if not (_CHANNEL.fullmatch(channel) or _RELEASE.fullmatch(channel)):
             raise Refused("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
@@ -941,14 +945,13 @@ class Assets:
         known = Known(self.folder / "known", self.folder)
         download = Download(self._access, self._place, known, manifest)
         download.run(progress, verify)
-        with on_disk():
-            if download.changed or self._place.manifest(manifest.release) is None:
-                self._place.keep_manifest(manifest)
-            if self._place.current != manifest.release:
-                self._place.point(manifest.release)
-            self._place.remove_others(manifest.release)
-            if download.changed or verify:
-                known.tidy()
+        if download.changed or self._place.manifest(manifest.release) is None:
+            self._place.keep_manifest(manifest)
+        if self._place.current != manifest.release:
+            self._place.point(manifest.release)
+        self._place.remove_others(manifest.release)
+        if download.changed or verify:
+            known.tidy()
 
 
 def check_release(answer: Answer) -> None:

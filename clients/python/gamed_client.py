@@ -150,6 +150,20 @@ class PlayerBlocked(GamedError):
     """The owner of this server does not let the player in."""
 
 
+class LocalDamaged(GamedError):
+    """This device cannot read or write a file (`local_disk`), or a file does not have the bytes that were written."""
+
+
+@contextlib.contextmanager
+def on_disk() -> Iterator[None]:
+    """Raise LocalDamaged for an error of this device's disk; also a decorator."""
+    try:
+        yield
+    except OSError as e:
+        reason = e.strerror or "the reason is unknown"
+        raise LocalDamaged("local_disk", f"This device cannot read or write a file: {reason}.") from e
+
+
 class LoginFailed(GamedError):
     """The sign-in ended without credentials; start another one."""
 
@@ -627,15 +641,17 @@ class CredentialFile:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the file for one thread of one process; the system releases it when the process dies."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._threads:
-            handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            with on_disk():
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 lock_file(handle)
                 yield
             finally:
                 os.close(handle)
 
+    @on_disk()
     def read(self) -> Credential | None:
         """Read the credential; return None without a signed-in player, or if the file is not a credential."""
         try:
@@ -646,10 +662,12 @@ class CredentialFile:
             return None
         return credential if credential.origin == self._origin else None
 
+    @on_disk()
     def write(self, credential: Credential) -> None:
         """Write the credential, on disk when it returns: the loss of a pair that was used would end the session."""
         write_whole(self.path, json.dumps(asdict(credential)).encode())
 
+    @on_disk()
     def delete(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
@@ -897,8 +915,9 @@ class SignIn:
         if self._intent != "login":
             body["intent"] = self._intent
         if self._loopback:
-            self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
-            body["loopback_port"] = self._listener.server_port
+            with contextlib.suppress(OSError):  # else the player types the code
+                self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
+                body["loopback_port"] = self._listener.server_port
         if self._return_uri is not None:
             body["return_uri"] = self._return_uri
         self._check_cancelled()
@@ -1001,13 +1020,6 @@ class SignIn:
         code = self._person.finish_code(None if self._code_only else self._show, attempts_left)
         if code is not None:
             self._proofs.put(Proof("finish_code", code))
-
-
-def shown_error(error: GamedError | OSError) -> GamedError:
-    """Return the error for the player: an OSError keeps the system's text, without its number."""
-    if isinstance(error, GamedError):
-        return error
-    return GamedError("local_disk", f"The sign-in failed on this device: {error.strerror or 'unknown reason'}.")
 
 
 def login_error(problem: Mapping[str, Any]) -> LoginFailed:
@@ -1480,7 +1492,7 @@ class GamedClient:
             with self._file.locked():
                 self._known.held = self._file.read()
         else:  # without the lock, which a refresh may hold for long
-            with contextlib.suppress(PermissionError):  # on Windows the file cannot be read while it is replaced
+            with contextlib.suppress(LocalDamaged):  # on Windows the file cannot be read while it is replaced
                 self._known.held = self._file.read()
         return self._known.held
 
@@ -1544,15 +1556,15 @@ class GamedClient:
         """
         try:
             kept = self._usable()
-        except (GamedError, OSError) as error:
-            person.problem(shown_error(error))
-            return not isinstance(error, (PlayerBlocked, OSError))
+        except GamedError as error:
+            person.problem(error)
+            return not isinstance(error, (PlayerBlocked, LocalDamaged))
         where: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "return_uri": return_uri}
         try:
             if not kept:
                 self.sign_in(person, provider=provider, **where)
-        except (GamedError, OSError) as error:
-            person.problem(shown_error(error))
+        except GamedError as error:
+            person.problem(error)
             return False
         return True
 
@@ -1641,7 +1653,7 @@ class GamedClient:
 
     def _note_name(self, player: Mapping[str, Any]) -> None:
         """Store the player's name with the credential, from where a Sync has it."""
-        with contextlib.suppress(OSError), self._file.locked():
+        with contextlib.suppress(LocalDamaged), self._file.locked():  # else the next start tries again
             kept = self._file.read()
             if kept and kept.player_id == player.get("id") and kept.player_name != name_of(player):
                 self._file.write(replace(kept, player_name=name_of(player)))
@@ -1736,6 +1748,7 @@ class GamedClient:
 
     # -- all saves at once --
 
+    @on_disk()
     def export(self, path: Path | str) -> int:
         """Download all saves and their history as one zip file; return its size in bytes.
 

@@ -41,6 +41,7 @@ from gamed_client import (
     Deletion,
     GamedClient,
     GamedError,
+    LocalDamaged,
     NotFound,
     NotGamed,
     PlayerBlocked,
@@ -52,6 +53,7 @@ from gamed_client import (
     Unreachable,
     UntrustedAddress,
     Version,
+    on_disk,
     path_of,
     pause_after,
     say,
@@ -90,10 +92,6 @@ class NotKnown(Unreachable):
 
     def __init__(self) -> None:
         super().__init__("not_known", "This device has not reached the server yet, so it does not know this save.")
-
-
-class LocalDamaged(GamedError):
-    """A file on this device's disk does not have the bytes that were written."""
 
 
 class ConflictOver(GamedError):
@@ -354,6 +352,7 @@ class Store:
     without its bytes. Only this user can read the folder.
     """
 
+    @on_disk()
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         private_folder(folder / "slots")
@@ -365,6 +364,7 @@ class Store:
     def close(self) -> None:
         os.close(self._handle)
 
+    @on_disk()
     def records(self) -> dict[str, Record]:
         found = {}
         for place in sorted((self.folder / "slots").iterdir()):
@@ -378,6 +378,7 @@ class Store:
             self._tidy(found[place.name])
         return found
 
+    @on_disk()
     def keep(self, record: Record) -> None:
         private_folder(self._of(record.slot))
         write_whole(self._of(record.slot) / "record", record.to_json())
@@ -390,6 +391,7 @@ class Store:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
+    @on_disk()
     def add(self, slot: str, data: bytes) -> str:
         digest = sha256(data).hexdigest()
         if self.load(slot, digest) is None:
@@ -397,11 +399,13 @@ class Store:
             write_whole(self._of(slot) / digest, data)
         return digest
 
+    @on_disk()
     def forget(self, slot: str) -> None:
         """Delete a slot, its record first."""
         for path in [self._of(slot) / "record", *self._of(slot).iterdir()]:
             path.unlink(missing_ok=True)
 
+    @on_disk()
     def load(self, slot: str, digest: str) -> bytes | None:
         """Return the bytes, or None if they are missing or damaged."""
         try:
@@ -414,6 +418,7 @@ class Store:
         with contextlib.suppress(OSError):
             (self._of(slot) / digest).unlink()
 
+    @on_disk()
     def has(self, slot: str, info: SaveInfo) -> bool:
         try:
             return (self._of(slot) / info.sha256).stat().st_size == info.size
@@ -421,16 +426,19 @@ class Store:
             return False
 
     @property
+    @on_disk()
     def cursor(self) -> str | None:
         try:
             return (self.folder / "cursor").read_text("utf-8", "replace")
         except FileNotFoundError:
             return None
 
+    @on_disk()
     def keep_cursor(self, cursor: str) -> None:
         write_whole(self.folder / "cursor", cursor.encode())
 
     @property
+    @on_disk()
     def about(self) -> Mapping[str, Any]:
         """Read `name` of the player, and `adopted`: a text `<slot>/<sha256>` for each save of another player."""
         try:
@@ -439,6 +447,7 @@ class Store:
             value = None  # it has nothing that a save depends on
         return value if isinstance(value, dict) else {}
 
+    @on_disk()
     def keep_about(self, **changes: Any) -> None:
         if {**self.about, **changes} != self.about:
             write_whole(self.folder / "player", json.dumps({**self.about, **changes}).encode())
@@ -759,8 +768,8 @@ class Sync:
     ) -> None:
         """Write a save to this device's disk, based on the version that the game last read or wrote here.
 
-        The next pump sends it. Newer bytes replace older ones that have not been sent. Raise OSError if the disk cannot
-        store them.
+        The next pump sends it. Newer bytes replace older ones that have not been sent. Raise LocalDamaged if the disk
+        cannot store them.
         """
         with self._lock:
             local = self._local(slot, data, content_type, meta)
@@ -1005,7 +1014,7 @@ class Sync:
     def _note_name(store: Store, credential: Credential) -> None:
         """Keep the player's name beside the saves: it has to outlast the credential, for `other_players`."""
         if credential.player_name is not None:
-            with contextlib.suppress(OSError):  # the next start tries again
+            with contextlib.suppress(LocalDamaged):  # the next start tries again
                 store.keep_about(name=credential.player_name)
 
     def _adopt_left(self) -> None:
@@ -1103,8 +1112,6 @@ class Sync:
             raise
         except GamedError:
             pass  # the error is in `trouble`
-        except OSError as error:
-            self._note_end(_disk_error(error))
         return self.trouble
 
     def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
@@ -1265,6 +1272,8 @@ class Sync:
         except HALTING:
             raise
         except GamedError as error:
+            if error.code == "local_disk":
+                raise
             self._refused(self._problems, slot, error)
         else:
             self._change(slot, how)
@@ -1375,8 +1384,8 @@ class Sync:
             return
         try:
             self._keep_body(slot, data)
-        except OSError as error:  # else every pump would download it again
-            self._refused(self._problems, slot, _disk_error(error))
+        except LocalDamaged as error:  # else every pump would download it again
+            self._refused(self._problems, slot, error)
             return
         with self._lock:
             self._problems.pop(slot, None)
@@ -1393,10 +1402,6 @@ class Sync:
         if sha256(data).hexdigest() != info.sha256:
             raise NotFound("version_gone", "The server has another save under this version.")
         return data
-
-
-def _disk_error(error: OSError) -> LocalDamaged:
-    return LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}.")
 
 
 def _signed_out() -> SignInRequired:

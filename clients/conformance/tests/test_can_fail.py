@@ -130,7 +130,7 @@ DEFECTS = {
     ),
     "ends_what_is_only_away": Defect(
         CLIENT,
-        "return not isinstance(error, (PlayerBlocked, OSError))",
+        "return not isinstance(error, (PlayerBlocked, LocalDamaged))",
         "return False",
         "ensure_offline",
         "signed_in is False",

@@ -150,7 +150,22 @@ class Download(FullDiskCase):
 
 
 class FullDisk(FullDiskCase):
-    """A save that does not fit raises the language's own exception, in languages with exceptions."""
+    """A save that does not fit is an error of the client, which continues to save."""
+
+    def test_python_own_save(self) -> None:
+        """In Python a save of this device that does not fit leaves nothing behind."""
+        self.start_world(test_python.Python)
+        self.check_own_save()
+
+    def test_javascript_own_save(self) -> None:
+        """In JavaScript a save of this device that does not fit leaves nothing behind."""
+        self.start_world(test_js.JavaScript)
+        self.check_own_save()
+
+    def test_csharp_own_save(self) -> None:
+        """In C# a save of this device that does not fit leaves nothing behind."""
+        self.start_world(test_csharp.CSharp)
+        self.check_own_save()
 
     def test_python(self) -> None:
         """The Python client continues to save."""

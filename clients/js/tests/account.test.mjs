@@ -99,7 +99,7 @@ test("a device that cannot keep the sign-in is a problem in words", async (t) =>
   assert.equal(await client.ensureSignedIn(person), false)
   assert.deepEqual(
     problems.map(({ code, detail }) => [code, detail]),
-    [["local_disk", "The sign-in failed on this device: not a directory."]],
+    [["local_disk", "This device cannot read or write a file: not a directory."]],
   )
 })
 

@@ -149,7 +149,7 @@ test("what the game throws ends a download at once, as what the system throws", 
   await assert.rejects(assets.download("stable", { progress: enough }), /^TypeError: enough$/)
   assert.deepEqual(ranges(seen), ["all"])
   const full = ({ fetched }) => {
-    if (fetched) throw Object.assign(new Error("no space"), { code: "ENOSPC" })
+    if (fetched) throw Object.assign(new Error("no space"), { code: "ENOSPC", syscall: "write" })
   }
   await assert.rejects(assets.download("stable", { progress: full }), DiskFull)
 })

@@ -165,10 +165,11 @@ test("the error for a file that is not writable shows no error code and no path"
   const { client } = await signedIn(t, answers)
   const sync = await Sync.open(client)
   await mkdir(`${client.folder}/sync/${client.place}/ply_1/cursor/in-the-way`, { recursive: true })
+  await assert.rejects(sync.pump(), gamed.LocalDamaged)
   const stop = new AbortController()
   const running = sync.run(stop.signal)
   while (sync.trouble === null) await new Promise((resolve) => setTimeout(resolve, 10))
-  assert.match(sync.trouble.detail, /^This device cannot keep saves: [a-z ]+\.$/)
+  assert.match(sync.trouble.detail, /^This device cannot read or write a file: [a-z ]+\.$/)
   stop.abort()
   await running
   await sync.close()

@@ -40,7 +40,9 @@ BETWEEN_FILES = frozenset(
         "sha256Hex",
         "typeField",
         "bytesOf",
-        "reasonOf",
+        "diskError",
+        "guarded",
+        "onDisk",
         "systemLocale",
         "localeTag",
     ]

@@ -450,6 +450,9 @@ class Misbehaviour(AssetsCase):
             full = self.patch(os, "fsync", partial(self.fill, number))
             self.refused(ga.DiskFull, "disk_full")
             full.restore()
+        broken = self.patch(os, "fsync", partial(self.fill, ga.errno.EIO))
+        self.refused(gc.LocalDamaged, "local_disk")
+        broken.restore()
         self.assets.download()
         self.assert_has({"new": self.data})
 

@@ -35,7 +35,7 @@ class Ensure(ClientCase):
         self.assertFalse(self.client.ensure_signed_in(person, open_browser=lambda url: True))
         [shown] = person.problems
         self.assertEqual(shown.code, "local_disk")
-        self.assertIn("failed on this device", shown.detail)
+        self.assertIsInstance(shown, gc.LocalDamaged)
         self.assertNotRegex(shown.detail, r"Error|Errno|\[")
 
     def test_asks_once(self) -> None:
@@ -164,7 +164,7 @@ class Together(ClientCase):
 
     def test_no_folder(self) -> None:
         """An export into a folder that does not exist fails before a request."""
-        self.assertRaises(FileNotFoundError, self.client.export, self.folder / "nowhere" / "mine.zip")
+        self.assertRaises(gc.LocalDamaged, self.client.export, self.folder / "nowhere" / "mine.zip")
         self.assertEqual(self.fake.requests("/game/export"), [])
 
     def test_disk_full(self) -> None:

@@ -106,13 +106,13 @@ class Lost(ClientCase):
         client = self.signed_in()
         self.clock += 1000
 
-        def full(credential) -> None:
+        def full(path, data) -> None:
             raise OSError(28, "No space left on device")
 
-        write, client._file.write = client._file.write, full  # the disk is the edge here
-        self.assertRaises(OSError, client.whoami)
+        disk = self.patch(gc, "write_whole", full)
+        self.assertEqual(self.assertRaises(gc.LocalDamaged, client.whoami).code, "local_disk")
         self.assertEqual(self.fake.requests("/game/"), [])
-        client._file.write = write
+        disk.restore()
         self.assertEqual(client.whoami()["player"]["id"], "ply_1")
         self.assertEqual(self.fake.generation, 2)
 

@@ -228,7 +228,7 @@ class Outcome(ClientCase):
         os.rename(self.folder, str(self.folder) + "-gone")
         self.folder.write_bytes(b"in the way")
         browser = self.browser(self.signs_in, self.comes_back)
-        self.assertRaises(OSError, self.client.sign_in, self.player(), open_browser=browser)
+        self.assertRaises(gc.LocalDamaged, self.client.sign_in, self.player(), open_browser=browser)
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 
 

@@ -127,8 +127,12 @@ class Disk(SyncCase):
             raise OSError(28, "No space left on device")
 
         self.patch(gs, "write_whole", full)
-        self.assertRaises(OSError, desk.sync.write, self.slot, b"two")
+        self.raised(gs.LocalDamaged, "local_disk", desk.sync.write, self.slot, b"two")
         self.assertEqual(desk.bytes(self.slot), b"one")
+        self.server.put("theirs", b"theirs", base=None)
+        self.raised(gs.LocalDamaged, "local_disk", desk.sync.pump)
+        self.assertEqual(desk.sync.trouble.code, "local_disk")
+        self.assertNotIn("28", desk.sync.trouble.detail)
 
     def test_hostile_names(self) -> None:
         """A server cannot name files: the client validates slots and hashes of a list before it uses them."""
