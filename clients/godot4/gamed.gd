@@ -1678,7 +1678,7 @@ func close() -> void:
 
 
 func is_closed() -> bool:
-	return _root_client()._closed
+	return _closed or _root_client()._closed
 
 
 func _root_client():

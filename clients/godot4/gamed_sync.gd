@@ -75,6 +75,7 @@ var _pumped: bool = false  # a pump of this Sync has succeeded
 var _round: int = 0  # a number of each `run`: a later one ends an earlier
 var _running: bool = false  # a `run` is under way
 var _listening: int = 0  # a number of each `_listen`, which ends with its `run`
+var _waiting: GamedClient = null  # sends the request that waits for changes; `close` ends it
 var _tried_round: int = 0  # `_round` when the last pump began: its error is not the answer to a later `run`
 
 
@@ -1069,6 +1070,8 @@ func stop() -> void:
 func _end_run() -> void:
 	_running = false
 	_listening += 1
+	if _waiting:
+		_waiting.close()
 
 
 # Runs one pump at a time; its error, or null.
@@ -1155,6 +1158,7 @@ func _listen(mine: int) -> void:
 		var seconds = 1.0
 		if cursor != null:
 			var client = _client.only(player_id, 1)
+			_waiting = client
 			var found = await client.changes(cursor, WAIT_SECONDS)
 			if found.error and _ends(found.error):
 				_bell = true  # the pump gets the same error and ends `run`; after a sign-in both begin again

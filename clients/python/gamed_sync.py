@@ -34,6 +34,7 @@ from typing import Any
 
 from gamed_client import (
     Busy,
+    Cancellation,
     Cancelled,
     Conflict,
     Credential,
@@ -1085,7 +1086,7 @@ class Sync:
         """
         with self._lock:
             self._starts += 1
-        over = threading.Event()
+        over = Cancellation()
         threading.Thread(target=self._listen, args=(over,), daemon=True).start()
         attempt = 0
         try:
@@ -1101,7 +1102,7 @@ class Sync:
             if not stop.is_set():
                 raise
         finally:
-            over.set()
+            over.cancel()
 
     def _tried(self) -> GamedError | None:
         """Call `pump`; return an error that a retry may end, raise others."""
@@ -1126,13 +1127,13 @@ class Sync:
             dues = [p.due for problems in (self._problems, self._copy_problems) for p in problems.values()]
             return max(0.0, min(dues, default=1e9) - time.monotonic())
 
-    def _listen(self, over: threading.Event) -> None:
+    def _listen(self, over: Cancellation) -> None:
         """Wait at the server for changes, and ring; the pump requests the changes."""
         attempt = 0
-        while not over.is_set():
+        while not over.cancelled:
             cursor, began = self._cursor, time.monotonic()
             try:
-                rang = cursor is not None and self._waited(cursor)
+                rang = cursor is not None and self._waited(cursor, over)
                 attempt = 0
             except Cancelled:
                 return
@@ -1146,8 +1147,9 @@ class Sync:
             if rang or time.monotonic() - began < 1:  # the pump needs a moment; at most one request per second
                 over.wait(1)
 
-    def _waited(self, cursor: str) -> bool:
-        client = self._client.only(self.player_id, tries=1)
+    def _waited(self, cursor: str, over: Cancellation) -> bool:
+        # a request that goes on after the end counts among the few that a player may have, and ends another device's
+        client = self._client.only(self.player_id, tries=1).cancellable(over)
         return client.changes(cursor, wait=WAIT_SECONDS).cursor != cursor
 
     def _known(self) -> list[str]:

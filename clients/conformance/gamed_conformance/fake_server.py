@@ -11,6 +11,7 @@ import base64
 import contextlib
 import json
 import re
+import select
 import socket
 import threading
 import time
@@ -25,6 +26,8 @@ from .releases import FakeReleases
 from .service import Service
 
 PORTS = range(20000, 32000)
+HOLD_SECONDS = 0.05
+"""Between two looks at the connection of a held request."""
 CUT_SECONDS = 0.2
 """A pause before a cut answer ends: browsers drop what they have not handed over when a connection breaks."""
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
@@ -103,6 +106,8 @@ class FakeServer:
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._held: set[str] = set()
+        self.given_up: list[str] = []
+        """The held requests whose client has closed the connection before the answer."""
         self._listener = listening(PORTS)
         self.port = self._listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
@@ -152,7 +157,7 @@ class FakeServer:
         deed = rule.data if rule else (self.fate(request) or {})
         if "endless" in deed:
             return self._pour(connection, deed["endless"])
-        raw = self._performed(request, deed)
+        raw = self._performed(request, deed, connection)
         self.given |= set(SECRET.findall(raw))
         self.secrets |= self.given
         connection.sendall(raw)
@@ -168,12 +173,11 @@ class FakeServer:
             connection.sendall(b"x" * (1 << 16))
         self.unexpected.append(f"a client that reads {limit} bytes of JSON")
 
-    def _performed(self, request: Request, deed: Mapping[str, Any]) -> bytes:
+    def _performed(self, request: Request, deed: Mapping[str, Any], connection: socket.socket) -> bytes:
         """Return the bytes of the response; without any the connection just closes."""
         time.sleep(deed.get("delay", 0))
         if name := deed.get("hold"):
-            with self._changed:
-                self._changed.wait_for(lambda: {name, "*"} & self._held, LIMIT_SECONDS)
+            self._hold(request, name, connection)
         if deed.get("kill") and self.service:
             self._kill(request, deed["kill"])
         if "raw" in deed:
@@ -187,6 +191,24 @@ class FakeServer:
         if "cut" in deed:  # so many bytes of the body
             return raw[: raw.index(b"\r\n\r\n") + 4 + deed["cut"]]
         return raw[: len(raw) // 2 if len(raw) < 400 else len(raw) - 10] if deed.get("tear") == "answer" else raw
+
+    def _hold(self, request: Request, name: str, connection: socket.socket) -> None:
+        """Wait until the request is released, or its client has gone."""
+        end = time.monotonic() + LIMIT_SECONDS
+        with self._changed:
+            while not {name, "*"} & self._held and time.monotonic() < end:
+                if select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
+                    self.given_up.append(request.line)
+                    self._changed.notify_all()
+                    raise Torn
+                self._changed.wait(HOLD_SECONDS)
+
+    def await_given_up(self, line: str, count: int, seconds: float) -> bool:
+        def found() -> bool:
+            return sum(fnmatchcase(each, line) for each in self.given_up) >= count
+
+        with self._changed:
+            return self._changed.wait_for(found, seconds)
 
     def _kill(self, request: Request, when: str) -> None:
         """Kill the server `before` the request arrives, or `after` it was answered; `restart` starts it again first."""

@@ -167,6 +167,10 @@ class ScenarioRun(Surroundings):
         if not self.end(step.get("end", "main")).await_requests(line, step.get("count", 1)):
             raise Mismatch(f"no {line} arrived")
 
+    def _given_up(self, line: str, step: dict[str, Any]) -> None:
+        if not self.end(step.get("end", "main")).await_given_up(line, step.get("count", 1), step["within"]):
+            raise Mismatch(f"the client still waits for {line} after {step['within']:g} s")
+
     def _forget_requests(self, what: bool, step: dict[str, Any]) -> None:
         for end in self.ends.values():
             end.seen.clear()

@@ -217,6 +217,9 @@ DEFECTS = {
         "sync_newest_kept",
         "expected 'waiting'",
     ),
+    "waits_after_the_end": Defect(
+        SYNC, "            over.cancel()\n", "            pass\n", "loop_wait_ends", "still waits"
+    ),
     "replaces_by_adopting": Defect(
         SYNC,
         "local=local, base=None, dirty=True",
