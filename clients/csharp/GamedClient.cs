@@ -4146,6 +4146,9 @@ namespace Gamed
         async Task NoteNameAsync(IDictionary<string, object> player, CancellationToken cancel)
         {
             string name = Members.Maybe<string>(player, "name");
+            Credential known = held;
+            if (known != null && known.PlayerName == name)
+                return;  // without the lock, which a refresh may hold for long
             try
             {
                 using (await store.LockAsync(cancel).ConfigureAwait(false))

@@ -1894,6 +1894,8 @@ func _noted(answer: Result) -> Result:
 	if found.error:
 		return found
 	var name = Credential.name_of(found.value)
+	if _held and _held.player_name == name:
+		return answer
 	var claim = await _claimed()
 	var kept = _file.read()
 	if kept and kept.player_id == found.value.get("id") and kept.player_name != name:

@@ -2114,9 +2114,12 @@ export class GamedClient {
 
   /** Store the player's name with the credential, from where a Sync has it. @param {Record<string, any>} player */
   async #noteName(player) {
+    const isNew = (/** @type {Credential | null} */ kept) =>
+      kept?.playerId === player.id && kept?.playerName !== nameOf(player)
+    if (this._held && !isNew(this._held)) return // without the lock, which a refresh may hold for long
     const noted = this._place.locked(async () => {
       const kept = await this.look()
-      if (!kept || kept.playerId !== player.id || kept.playerName === nameOf(player)) return
+      if (!kept || !isNew(kept)) return
       this._held = new Credential({ ...kept.stored(), player_name: nameOf(player) })
       await this._place.write(JSON.stringify(this._held.stored()))
     })

@@ -1653,6 +1653,9 @@ class GamedClient:
 
     def _note_name(self, player: Mapping[str, Any]) -> None:
         """Store the player's name with the credential, from where a Sync has it."""
+        known = self._known.held
+        if known and (known.player_id, known.player_name) == (player.get("id"), name_of(player)):
+            return  # without the lock, which a refresh may hold for long
         with contextlib.suppress(LocalDamaged), self._file.locked():  # else the next start tries again
             kept = self._file.read()
             if kept and kept.player_id == player.get("id") and kept.player_name != name_of(player):

@@ -606,6 +606,7 @@ class Problem:
 class Sync:
     """One player's saves on this device, and their exchange with the server."""
 
+    @on_disk()
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
         """Open the saves of the signed-in player, without a request; `folder` replaces the one beside the credential.
 
@@ -860,6 +861,7 @@ class Sync:
         self._bell.set()
         return done
 
+    @on_disk()
     def _other_folders(self) -> list[str]:
         own = {self._store.folder.name}
         return sorted(path.name for path in self._folder.iterdir() if "." not in path.name and path.name not in own)
