@@ -36,7 +36,7 @@ WORDS = 700
 REFERENCE: Mapping[str, int] = {
     "docs/protocol.md": 4350,
     "docs/developers/assets.md": 850,
-    "docs/developers/game-developers.md": 1800,
+    "docs/developers/game-developers.md": 1900,
     "docs/developers/offline.md": 1950,
     "docs/developers/saves.md": 1450,
     "docs/internals/architecture.md": 2600,
