@@ -1183,9 +1183,9 @@ export class Sync {
   /**
    * Copy saves of another player, all or only `slots`, to this one; return the slots that were copied. Call it only
    * after the player has said that the saves are theirs. The next pump sends them as writes without a base: they
-   * replace nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict is left
-   * out: call it again later. The other player's saves stay here. Throws InUse, LocalDamaged, and SignInRequired before
-   * the sign-in.
+   * replace nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict
+   * is left out: call it again later. The other player's saves stay here. Throws InUse, LocalDamaged, and
+   * SignInRequired before the sign-in.
    * @param {string} playerId @param {{ slots?: string[] | null }} [options]
    */
   async adopt(playerId, { slots = null } = {}) {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict"
 import { createHash } from "node:crypto"
-import { readFile, readdir, writeFile } from "node:fs/promises"
+import { mkdir, readFile, readdir, writeFile } from "node:fs/promises"
 import { test } from "node:test"
 
-import { GamedClient, Refused, SaveInfo } from "../gamed.mjs"
+import { GamedClient, LocalDamaged, Refused, SaveInfo } from "../gamed.mjs"
 import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
 
 const ZIP = new Uint8Array(50_000).map((_, at) => at % 251)
@@ -56,6 +56,13 @@ test("an export that fails leaves the older file, and nothing beside it", async 
   await assert.rejects(client.export(`${place}/mine.zip`), { code: "unreachable" })
   assert.equal(await readFile(`${place}/mine.zip`, "utf8"), "an older one")
   assert.deepEqual((await readdir(place)).sort(), [...before, "mine.zip"].sort())
+})
+
+test("an export to a place that is none is an error of the disk", async (t) => {
+  const { client, place } = await signedIn(t, { "GET /game/export": exporting(ZIP.length) })
+  await assert.rejects(client.export(`${place}/nowhere/mine.zip`), LocalDamaged)
+  await mkdir(`${place}/folder.zip/x`, { recursive: true })
+  await assert.rejects(client.export(`${place}/folder.zip`), { code: "local_disk" })
 })
 
 test("a range that the server does not have begins the export again", async (t) => {

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict"
 import { createHash } from "node:crypto"
-import { readFile, readdir, writeFile } from "node:fs/promises"
+import { readFile, readdir, rm, writeFile } from "node:fs/promises"
 import { test } from "node:test"
 
-import { DownloadCorrupt, GamedClient, NotGamed, SignInRequired } from "../gamed.mjs"
+import { DownloadCorrupt, GamedClient, LocalDamaged, NotGamed, SignInRequired } from "../gamed.mjs"
 import { Assets, DiskFull, InUse } from "../gamed_assets.mjs"
 import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
 
@@ -152,6 +152,14 @@ test("what the game throws ends a download at once, as what the system throws", 
     if (fetched) throw Object.assign(new Error("no space"), { code: "ENOSPC", syscall: "write" })
   }
   await assert.rejects(assets.download("stable", { progress: full }), DiskFull)
+})
+
+test("a folder that cannot be used is an error of the disk", async (t) => {
+  const { assets, client } = await serving(t, { level: LEVEL })
+  await rm(`${assets.folder}/staging`, { recursive: true })
+  await writeFile(`${assets.folder}/staging`, "in the way")
+  await assert.rejects(assets.download(), { code: "local_disk" })
+  await assert.rejects(Assets.open(client), LocalDamaged)
 })
 
 test("a list of files that this device should not write is refused whole", async (t) => {
