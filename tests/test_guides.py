@@ -9,12 +9,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.commands import gamed
 from gamed.config.authentication import load
 from gamed.config.model import Config, Mode
+from gamed.config.providers import PRESETS
 from gamed.http.problems import CODES
 from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-PROVIDERS = ("docs/owners/providers.md", "docs/owners/other-providers.md")
+PROVIDERS = ("docs/owners/providers.md", "docs/owners/github.md", "docs/owners/other-providers.md")
 GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
 REMEDIES = ("docs/owners/troubleshooting.md", "docs/owners/not-starting.md", "docs/owners/published-files.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
@@ -60,7 +61,7 @@ class GuideTests(SynchronousTestCase):
         texts = [text for page in {*GUIDES, *PROVIDERS} for text in blocks(page, "json")]
         configs = [configured(text) for text in texts if '"mode"' in text]
         names = {name for config in configs for name in config.providers}
-        self.assertEqual(names, {"discord", "google", "club", "forge"})
+        self.assertEqual(names, {*PRESETS, "club", "forge"})
         self.assertEqual({config.mode for config in configs}, {Mode.LOCAL, Mode.OAUTH})
         self.assertEqual({config.public_url for config in configs}, {"https://play.example.org"})
 

@@ -52,6 +52,8 @@ class SubjectForm(StrEnum):
     """1 to 255 printable characters, or an integer from 1."""
     DIGITS = "digits"
     """Text of 1 to 20 digits."""
+    NUMBER = "number"
+    """An integer from 1; it is the same subject as its decimal text."""
 
 
 class Reauthentication(StrEnum):
@@ -82,6 +84,8 @@ class Preset(Struct, frozen=True):
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     """Accepted for ID tokens; the first one if the metadata lists none."""
     subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER
+    secret_in_form: bool = False
+    """True if the token endpoint of OAuth 2.0 documents the client secret in the form only, not HTTP Basic."""
     reauthentication: Reauthentication = Reauthentication.NONE
     """AUTH_TIME is PROMPT at a provider whose metadata does not list the claim."""
     user_agent: str = "gamed/{version}"

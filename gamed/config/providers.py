@@ -1,4 +1,4 @@
-"""The member `providers` configures two presets and any other OAuth 2.0 or OpenID Connect provider (SPEC 2.1, 5)."""
+"""The member `providers` configures presets and any other OAuth 2.0 or OpenID Connect provider (SPEC 2.1, 5)."""
 
 from re import ASCII, compile
 from urllib.parse import urlsplit
@@ -51,9 +51,24 @@ GOOGLE = Preset(
     other_issuers=("accounts.google.com",),
     algorithms=("RS256",),
 )
+GITHUB = Preset(
+    ProviderProtocol.OAUTH2,
+    "GitHub",
+    # Without a scope GitHub shows what is public, and the account's number is.
+    fixed_scopes=True,
+    authorization_parameters={"prompt": "select_account"},
+    endpoints={
+        "authorization_endpoint": "https://github.com/login/oauth/authorize",
+        "token_endpoint": "https://github.com/login/oauth/access_token",
+        "userinfo_endpoint": "https://api.github.com/user",
+    },
+    subject_field="id",  # `login` can be renamed, and another person may have the old name afterwards
+    subject_form=SubjectForm.NUMBER,
+    secret_in_form=True,
+)
 OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
 """The settings of a provider that is known by its issuer alone."""
-PRESETS = {"discord": DISCORD, "google": GOOGLE}
+PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB}
 
 
 def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:
@@ -127,7 +142,8 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
 def _scopes(section: ObjectReader, preset: Preset) -> tuple[str, ...]:
     scopes = section.items("scopes", scope, preset.scopes)
     if preset.fixed_scopes and scopes != preset.scopes:
-        section.problem("scopes", f'only "{" ".join(preset.scopes)}" is ever asked of this provider')
+        only = f'only "{" ".join(preset.scopes)}"' if preset.scopes else "no scope"
+        section.problem("scopes", f"{only} is ever asked of this provider")
     elif preset.protocol is ProviderProtocol.OIDC and "openid" not in scopes:
         section.problem("scopes", 'must hold "openid"')
     return scopes

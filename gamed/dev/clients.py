@@ -1,5 +1,6 @@
-"""The development provider emulates two providers, with their registered clients and their sample accounts."""
+"""The development provider emulates the presets, with their registered clients and their sample accounts."""
 
+from collections.abc import Mapping
 from re import ASCII, Pattern, compile
 
 from msgspec import Struct
@@ -8,16 +9,20 @@ from gamed.crypto import Secret
 
 
 class EmulatedProvider(Struct, frozen=True):
-    """One of the two providers, with its requirements for a client."""
+    """One of the providers, with its requirements for a client."""
 
     name: str
     scope: str
-    """The only scope that it accepts."""
+    """The only scope that it accepts; "" if it accepts none."""
     prompts: frozenset[str]
     agent: Pattern[str] | None
     """The pattern that the User-Agent of the service must match; None: any that is not empty."""
     openid: bool
-    """True for OpenID Connect: it needs a nonce, adds `iss` to the callback (RFC 9207), and signs an ID token."""
+    """True for OpenID Connect: it needs a nonce, and signs an ID token."""
+    iss: bool = False
+    """True if it adds `iss` to the callback (RFC 9207)."""
+    form_only: bool = False
+    """True if it takes the client secret in the form only."""
 
 
 DISCORD = EmulatedProvider(
@@ -27,7 +32,13 @@ DISCORD = EmulatedProvider(
     compile(r"DiscordBot \(https?://[^ ,]+, [^ )]+\).*", ASCII),
     openid=False,
 )
-GOOGLE = EmulatedProvider("Google", "openid", frozenset({"none", "consent", "select_account"}), None, openid=True)
+GOOGLE = EmulatedProvider(
+    "Google", "openid", frozenset({"none", "consent", "select_account"}), None, openid=True, iss=True
+)
+GITHUB = EmulatedProvider("GitHub", "", frozenset({"select_account"}), None, openid=False, form_only=True)
+SIDES = {"github": GITHUB}
+"""The providers whose endpoints are below `/NAME/` of the development provider's address."""
+EMULATED = {"discord": DISCORD, "google": GOOGLE, **SIDES}
 
 
 class Client(Struct, frozen=True):
@@ -41,7 +52,7 @@ class Client(Struct, frozen=True):
 
 
 class SamplePerson(Struct, frozen=True):
-    """A person with an account at both providers, the same at every start."""
+    """A person with an account at every provider, the same at every start."""
 
     key: str
     name: str
@@ -49,12 +60,18 @@ class SamplePerson(Struct, frozen=True):
     """A snowflake: digits."""
     google_sub: str
     """21 digits."""
+    github_id: int
+
+    @property
+    def subjects(self) -> Mapping[str, str]:
+        """Return the subjects of this person's accounts by the names of EMULATED."""
+        return {"discord": self.discord_id, "google": self.google_sub, "github": str(self.github_id)}
 
 
 PEOPLE = (
-    SamplePerson("anna", "Anna", "80351110224678912", "110169484474386276334"),
-    SamplePerson("bo", "Bo", "175928847299117063", "104872013365918274650"),
-    SamplePerson("chidi", "Chidi", "1024512345678901234", "117263540918273645091"),
-    SamplePerson("dilek", "Dilek", "999999999999999999", "100000000000000000007"),
+    SamplePerson("anna", "Anna", "80351110224678912", "110169484474386276334", 583231),
+    SamplePerson("bo", "Bo", "175928847299117063", "104872013365918274650", 9919),
+    SamplePerson("chidi", "Chidi", "1024512345678901234", "117263540918273645091", 178205117),
+    SamplePerson("dilek", "Dilek", "999999999999999999", "100000000000000000007", 7),
 )
 BY_KEY = {person.key: person for person in PEOPLE}

@@ -16,6 +16,13 @@ from gamed.dev.clients import DISCORD, GOOGLE, SamplePerson
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
 DISCOVERY = "/.well-known/openid-configuration"
+SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/<side>/user"
+"""The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
+
+
+def side_path(template: str, side: str) -> str:
+    """Return the path of the provider with this name."""
+    return template.replace("<side>", side)
 
 
 def discovery(base: str) -> dict[str, Any]:
@@ -57,6 +64,25 @@ def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
         "scope": GOOGLE.scope,
         "token_type": "Bearer",
         "id_token": id_token,
+    }
+
+
+def github_tokens(access_token: str) -> dict[str, Any]:
+    """Return the response of GitHub's token endpoint to a request that accepts JSON."""
+    return {"access_token": access_token, "scope": "", "token_type": "bearer"}
+
+
+def github_user(person: SamplePerson) -> dict[str, Any]:
+    """Return GitHub's `/user`, without the members that name other addresses."""
+    return {
+        "login": person.key,
+        "id": person.github_id,
+        "node_id": f"MDQ6VXNlcj{person.github_id}",
+        "type": "User",
+        "site_admin": False,
+        "name": person.name,
+        "email": None,
+        "created_at": "2011-01-25T18:44:36Z",
     }
 
 

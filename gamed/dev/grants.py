@@ -84,8 +84,8 @@ def _mistakes(provider: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[t
         yield "invalid_request", f"unknown parameter {name}"
     if sent.get("response_type") != "code":
         yield "unsupported_response_type", "response_type must be code"
-    if sent.get("scope") != provider.scope:
-        yield "invalid_scope", f"scope must be exactly {provider.scope}"
+    if sent.get("scope", "") != provider.scope:
+        yield "invalid_scope", f"scope must be exactly {provider.scope}" if provider.scope else "no scope is asked for"
     if not _VISIBLE.fullmatch(sent.get("state", "")):
         yield "invalid_request", "state is missing"
     if sent.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(sent.get("code_challenge", "")):
@@ -191,6 +191,8 @@ def authenticate(
     provider: EmulatedProvider, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]
 ) -> Client:
     """Authenticate a token request by HTTP Basic or form, never both (RFC 6749 2.3.1); raise GrantError."""
+    if provider.form_only and authorization is not None:
+        raise GrantError(400, "invalid_request", "the client secret belongs into the form")
     client_id, secret = _client_credentials(authorization, form)
     for client in clients:
         if client.provider is provider and client.client_id == client_id and client.client_secret.matches(secret):

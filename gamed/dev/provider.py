@@ -1,4 +1,4 @@
-"""The development provider is one Klein app that emulates Discord and Google below one address, in memory.
+"""The development provider is one Klein app that emulates the presets below one address, in memory.
 
 Tests use it through `StubTreq(DevelopmentProvider(...).app.resource())`, or on a loopback port; `gamed dev` runs it
 beside the service. `sent` holds the last requests for tests. Every page says that this is not the real provider.
@@ -21,7 +21,18 @@ from twisted.web.template import Tag, flatten, tags
 
 from gamed.crypto import Random
 from gamed.dev import documents
-from gamed.dev.clients import BY_KEY, DISCORD, GOOGLE, PEOPLE, Client, EmulatedProvider, SamplePerson
+from gamed.dev.clients import (
+    BY_KEY,
+    DISCORD,
+    EMULATED,
+    GITHUB,
+    GOOGLE,
+    PEOPLE,
+    SIDES,
+    Client,
+    EmulatedProvider,
+    SamplePerson,
+)
 from gamed.dev.grants import (
     KEPT,
     AuthorizationError,
@@ -71,7 +82,10 @@ def choice_page(provider: EmulatedProvider, client_id: str, query: str) -> bytes
     )
     return _page(
         f"This plays {provider.name}",
-        tags.p(tags.bdi(client_id), f" asks for the scope “{provider.scope}”. Who are you?"),
+        tags.p(
+            tags.bdi(client_id),
+            f" asks for {f'the scope “{provider.scope}”' if provider.scope else 'no scope'}. Who are you?",
+        ),
         form,
     )
 
@@ -83,7 +97,10 @@ def error_page(provider: EmulatedProvider, reason: str) -> bytes:
 
 def front_page() -> bytes:
     """Return the page at `/`."""
-    return _page("This plays Discord and Google", tags.p("There is nothing to do here: sign in from a game."))
+    return _page(
+        f"This plays {', '.join(each.name for each in EMULATED.values())}",
+        tags.p("There is nothing to do here: sign in from a game."),
+    )
 
 
 def _chosen(mode: ResponseMode) -> dict[str, str]:
@@ -169,8 +186,12 @@ class Blocked(Exception):
     """A request without the required User-Agent, which Discord's Cloudflare rejects."""
 
 
+class UnknownSide(Exception):
+    """A path that begins with a name that no emulated provider has."""
+
+
 class DevelopmentProvider:
-    """Both emulated providers. `base` is their address and the issuer; `clients` are those of either."""
+    """All emulated providers. `base` is their address and the issuer of Google; `clients` are those of all."""
 
     app = Klein()
 
@@ -188,7 +209,8 @@ class DevelopmentProvider:
     def sign_in(self, url: str, person: str, mode: ResponseMode = ResponseMode.AT_ONCE) -> str:
         """Return the callback after a person opened `url` and continued as `person`; "" denies. For tests."""
         parts = urlsplit(url)
-        provider = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else DISCORD
+        side = SIDES.get(parts.path.split("/")[1], DISCORD)
+        provider = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else side
         return self._answer(provider, validate_request(provider, parts.query, self.clients), _person(person), mode)
 
     # -- requests of browsers --
@@ -213,6 +235,14 @@ class DevelopmentProvider:
     @app.route(documents.GOOGLE_AUTHORIZE, methods=["POST"])
     def google_choose(self, request: IRequest) -> bytes:
         return self._choose(request, GOOGLE)
+
+    @app.route(documents.SIDE_AUTHORIZE, methods=["GET"])
+    def side_authorize(self, request: IRequest, side: str) -> bytes:
+        return self._show(request, _side(side))
+
+    @app.route(documents.SIDE_AUTHORIZE, methods=["POST"])
+    def side_choose(self, request: IRequest, side: str) -> bytes:
+        return self._choose(request, _side(side))
 
     def _show(self, request: IRequest, provider: EmulatedProvider) -> bytes:
         sent = self._record(request)
@@ -244,7 +274,7 @@ class DevelopmentProvider:
         mode: ResponseMode,
     ) -> str:
         """Return the callback; Google adds `iss` and further parameters to it."""
-        issuer = {"iss": self.base} if provider.openid else {}
+        issuer = {"iss": self.base} if provider.iss else {}
         if isinstance(asked, AuthorizationError):
             return callback_url(
                 asked.parameters, {"error": asked.error, "error_description": asked.description, **issuer}
@@ -252,7 +282,7 @@ class DevelopmentProvider:
         if person is None:
             return callback_url(asked, {"error": "access_denied", "error_description": "The person said no", **issuer})
         code = self.grants.issue(asked, person, mode)
-        extra = {"scope": provider.scope, "authuser": "0", "prompt": "consent"} if provider.openid else {}
+        extra = {"scope": provider.scope, "authuser": "0", "prompt": "consent"} if provider is GOOGLE else {}
         return callback_url(asked, {**issuer, "code": code, **extra})
 
     # -- requests of the service --
@@ -279,13 +309,24 @@ class DevelopmentProvider:
 
     @app.route(documents.DISCORD_USER, methods=["GET"])
     def discord_user(self, request: IRequest) -> bytes:
-        sent = self._record(request)
-        _require_agent(DISCORD, sent)
-        scheme, _, token = sent.headers.get("authorization", "").partition(" ")
-        person = self.grants.owner(token) if scheme == "Bearer" else None
+        person = self._token_owner(request, DISCORD)
         if person is None:
             return json(request, {"message": "401: Unauthorized", "code": 0}, 401)
         return json(request, self.user(person))
+
+    @app.route(documents.SIDE_TOKEN, methods=["POST"])
+    async def side_token(self, request: IRequest, side: str) -> bytes:
+        grant = await self._redeem(request, _side(side))
+        return json(request, self.side_tokens(grant))
+
+    @app.route(documents.SIDE_USER, methods=["GET"])
+    def side_user(self, request: IRequest, side: str) -> bytes:
+        if _side(side) is not GITHUB:
+            raise UnknownSide
+        person = self._token_owner(request, GITHUB)
+        if person is None:
+            return json(request, {"message": "Bad credentials", "status": "401"}, 401)
+        return json(request, documents.github_user(person))
 
     # -- responses to the service; a hostile provider overrides these --
 
@@ -304,6 +345,9 @@ class DevelopmentProvider:
     def google_tokens(self, grant: Grant) -> dict[str, Any]:
         access_token = self.grants.token(grant.person)
         return documents.google_tokens(access_token, self.sign(self.claims(grant, access_token)))
+
+    def side_tokens(self, grant: Grant) -> dict[str, Any]:
+        return documents.github_tokens(self.grants.token(grant.person))
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         return documents.sign(self.key, claims)
@@ -331,6 +375,13 @@ class DevelopmentProvider:
             await deferLater(self._clock, SLOW_SECONDS)
         return grant
 
+    def _token_owner(self, request: IRequest, provider: EmulatedProvider) -> SamplePerson | None:
+        """Record the request of an account, and return the person of its access token; None if it is not valid."""
+        sent = self._record(request)
+        _require_agent(provider, sent)
+        scheme, _, token = sent.headers.get("authorization", "").partition(" ")
+        return self.grants.owner(token) if scheme == "Bearer" else None
+
     def _record(self, request: IRequest) -> RecordedRequest:
         """Record the request; raise WrongHost if it is for another host name."""
         sent = RecordedRequest.of(request)
@@ -347,11 +398,19 @@ class DevelopmentProvider:
         answer = {"error": refusal.error, "error_description": refusal.description}
         return json(request, answer, refusal.status)
 
-    @app.handle_errors(WrongHost, Blocked)
+    @app.handle_errors(WrongHost, Blocked, UnknownSide)
     def reject(self, request: IRequest, failure: Failure) -> bytes:
+        if failure.check(UnknownSide):
+            return html(request, b"<html><body>Not found.</body></html>", 404)
         if failure.check(Blocked):
             return html(request, b"<html><body>error code: 1010</body></html>", 403)
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
+
+
+def _side(name: str) -> EmulatedProvider:
+    if name not in SIDES:
+        raise UnknownSide
+    return SIDES[name]
 
 
 def _person(key: str) -> SamplePerson | None:

@@ -46,10 +46,11 @@ MEANINGS: Mapping[str, tuple[type[ProviderFailure], str]] = {
     "invalid_token": (ProviderError, "the access token was refused"),
     "insufficient_scope": (ProviderMisconfigured, REQUEST),
     "access_denied": (ProviderDenied, "the provider refused this account"),
+    "unverified_user_email": (ProviderDenied, "the player must first verify the account's mail address there"),
     "server_error": (ProviderUnavailable, "it could not answer"),
     "temporarily_unavailable": (ProviderUnavailable, "it could not answer"),
 }
-"""The errors of a token endpoint whose names may be logged; two of them are not in RFC 6749 but common."""
+"""The errors of a token endpoint whose names may be logged; those that RFC 6749 lacks are common, or GitHub's."""
 
 
 @redacts("members")

@@ -3,7 +3,7 @@
 See RFC 6749; docs/internals/threats.md: Providers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from re import ASCII, compile
 
 from gamed.config.model import Provider, SubjectForm
@@ -63,14 +63,12 @@ class OAuth2Provider:
     ) -> ExternalIdentity:
         until = self._client.deadline()
         form = token_form(code, verifier, redirect_uri)
-        request = token_request(self._token_endpoint, self._credentials, form, login_id)
+        basic_auth = not self._preset.secret_in_form
+        request = token_request(self._token_endpoint, self._credentials, form, login_id, basic_auth)
         tokens = validate_tokens(await self._client.call(request, until))
         request = account_request(self._userinfo_endpoint, tokens.access, login_id)
         account = validate_document(await self._client.call(request, until))
-        if self._preset.subject_form is SubjectForm.DIGITS:
-            subject = parse_digits(account.get(self._subject_field))
-        else:
-            subject = account_subject(account, self._subject_field)
+        subject = PARSERS[self._preset.subject_form](account.get(self._subject_field))
         return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject)
 
 
@@ -86,15 +84,28 @@ def parse_digits(value: object) -> str:
     return value
 
 
-def account_subject(account: Mapping[str, object], name: str) -> str:
-    """Return the member `name` of an account as the subject; raise ProviderError.
+def parse_number(value: object) -> str:
+    """Check that a subject is an integer from 1, and return its decimal text; raise ProviderError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MAX_NUMBER:
+        raise ProviderError("userinfo_endpoint: the member that subject_field names is not a whole number from 1")
+    return str(value)
 
-    It is text of 1 to 255 printable characters, or an integer from 1. An integer is the same subject as its decimal
-    text, so that identities survive a provider's change from numbers to text.
+
+def parse_text_or_number(value: object) -> str:
+    """Check that a subject is text of 1 to 255 printable characters, or an integer from 1; raise ProviderError.
+
+    An integer is the same subject as its decimal text, so that identities survive a provider's change from numbers to
+    text.
     """
-    value = account.get(name)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_NUMBER:
-        return str(value)
+    if isinstance(value, int):
+        return parse_number(value)
     if isinstance(value, str) and 0 < len(value) <= MAX_LENGTH and value.isprintable() and value == value.strip():
         return value
     raise ProviderError("userinfo_endpoint: the member that subject_field names is not a usable text or number")
+
+
+PARSERS: Mapping[SubjectForm, Callable[[object], str]] = {
+    SubjectForm.DIGITS: parse_digits,
+    SubjectForm.NUMBER: parse_number,
+    SubjectForm.TEXT_OR_NUMBER: parse_text_or_number,
+}

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from gamed.cli.commands import gamed
 from gamed.cli.dev.setup import MASTER_KEY_ENV
+from gamed.config.providers import PRESETS
+from gamed.dev.clients import EMULATED
 from tests.cli.process import GAMED, WAIT_SECONDS, CommandTestCase, free_port, get
 from tests.support import forks
 from tests.support.covers import covers
@@ -39,7 +41,8 @@ class DevTests(CommandTestCase):
         temporary.mkdir()
         self.environ["TMPDIR"] = str(temporary)
         process, port, provider_port = self.dev()
-        self.assertEqual(get(port, "/auth/config"), (200, b'{"mode":"oauth","providers":["discord","google"]}'))
+        self.assertEqual(json.loads(get(port, "/auth/config")[1]), {"mode": "oauth", "providers": [*EMULATED]})
+        self.assertEqual([*EMULATED], [*PRESETS])
         status, document = get(provider_port, "/.well-known/openid-configuration")
         self.assertEqual((status, json.loads(document)["issuer"]), (200, f"http://127.0.0.1:{provider_port}"))
         said = self.output()

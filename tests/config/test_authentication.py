@@ -525,6 +525,11 @@ class ProviderTests(SynchronousTestCase):
                 ],
             ),
             ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
+            (
+                "github",
+                {**own, "scopes": ["read:user"]},
+                ["providers.github.scopes: no scope is ever asked of this provider"],
+            ),
         ]
         for name, provider, expected in cases:
             self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)

@@ -19,6 +19,7 @@ from tests.support.provider import (
     BASE,
     DISCORD_SECRET,
     GAME,
+    GITHUB_SECRET,
     GOOGLE_SECRET,
     START_MS,
     development_provider,
@@ -45,6 +46,13 @@ GOOGLE = {
     "nonce": "a nonce",
     "prompt": "select_account",
 }
+GITHUB = {
+    **DISCORD,
+    "client_id": "Iv1.1024",
+    "redirect_uri": f"{GAME}/auth/github/callback",
+    "prompt": "select_account",
+}
+del GITHUB["scope"]
 BASIC = "Basic " + b64encode(f"1024:{quote_plus(DISCORD_SECRET)}".encode()).decode()
 
 
@@ -79,6 +87,7 @@ class ProviderCase(SynchronousTestCase):
     ) -> dict:
         """Continue as this person; return the parameters of the callback."""
         path = "/oauth2/authorize" if "nonce" not in asked else "/o/oauth2/v2/auth"
+        path = "/github/authorize" if "/github/" in asked["redirect_uri"] else path
         url = self.provider.sign_in(f"{BASE}{path}?{urlencode(asked)}", person, manner)
         self.assertEqual(url.partition("?")[0], asked["redirect_uri"])
         return {name: value for name, [value] in parse_qs(url.partition("?")[2], strict_parsing=True).items()}
@@ -302,6 +311,41 @@ class GoogleTests(ProviderCase):
     def test_no_user_endpoint(self) -> None:
         """Identify the player by the ID token alone."""
         self.assertNotIn("userinfo_endpoint", self.ask("GET", "/.well-known/openid-configuration")[1])
+
+
+class GitHubTests(ProviderCase):
+    """The GitHub side, whose paths are below its name."""
+
+    def exchange_here(self, headers: Mapping[str, str] = {}, **members: str) -> tuple[int, Any]:
+        """Redeem a new code with the client secret in the form; return what the token endpoint answers."""
+        client = {"client_id": GITHUB["client_id"], "client_secret": GITHUB_SECRET}
+        form = {**self.discord_form(code=self.callback(GITHUB, "bo")["code"]), **client, **members}
+        form["redirect_uri"] = GITHUB["redirect_uri"]
+        return self.ask("POST", "/github/token", {"Content-Type": FORM, **headers}, data=urlencode(form).encode())
+
+    def test_whole(self) -> None:
+        """A code, a token and the account with its number."""
+        status, tokens = self.exchange_here()
+        self.assertEqual((status, tokens["token_type"], tokens["scope"]), (200, "bearer", ""))
+        bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+        status, user = self.ask("GET", "/github/user", bearer)
+        self.assertEqual((status, user["id"], user["name"]), (200, PEOPLE[1].github_id, "Bo"))
+        self.assertEqual(self.ask("GET", "/github/user", {"Authorization": "Bearer x"})[0], 401)
+
+    def test_secret(self) -> None:
+        """The secret is in the form, as GitHub documents it, and must be right."""
+        self.assertEqual(self.exchange_here({"Authorization": BASIC})[1]["error"], "invalid_request")
+        self.assertEqual(self.exchange_here(client_secret="wrong")[1]["error"], "invalid_client")
+
+    def test_mistakes(self) -> None:
+        """A scope, or another prompt, is a mistake here."""
+        self.assertEqual(self.callback({**GITHUB, "scope": "user"})["error"], "invalid_scope")
+        self.assertEqual(self.callback({**GITHUB, "prompt": "consent"})["error"], "invalid_request")
+
+    def test_unknown_side(self) -> None:
+        """Below another name, or at an endpoint that GitHub does not have, nothing is found."""
+        self.assertEqual(self.ask("GET", "/gitlab/authorize")[0], 404)
+        self.assertEqual(self.ask("GET", "/gitlab/user")[0], 404)
 
 
 class RecordTests(ProviderCase):

@@ -8,17 +8,15 @@ from time import time_ns
 from twisted.internet import reactor
 
 from gamed.crypto import Secret
-from gamed.dev.clients import DISCORD, GOOGLE, Client
+from gamed.dev.clients import EMULATED, Client
 from gamed.dev.provider import DevelopmentProvider
 from gamed.dev.servers import LoopbackService
-
-SIDES = {"discord": DISCORD, "google": GOOGLE}
 
 
 def main() -> None:
     options = json.loads(sys.argv[1])
     clients = tuple(
-        Client(SIDES[side], client_id, Secret(secret.encode()), frozenset({redirect_uri}))
+        Client(EMULATED[side], client_id, Secret(secret.encode()), frozenset({redirect_uri}))
         for side, client_id, secret, redirect_uri in options["clients"]
     )
     provider = DevelopmentProvider(options["base"], clients, reactor, lambda: time_ns() // 1_000_000, token_bytes)

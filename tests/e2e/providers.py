@@ -44,6 +44,7 @@ class Stand(Struct, frozen=True):
     nonce: bool = True
     prompt: str | None = None
     agent: str = GAMED
+    secret_in_form: bool = False
     others: tuple[str, ...] = ()
     """Paths that the service may request beside the token endpoint."""
 
@@ -61,7 +62,7 @@ def _oidc_provider(port: int, base: str, redirect_uri: str) -> foreign.Process:
 
 
 def _development(port: int, base: str, redirect_uri: str) -> foreign.Process:
-    side = "discord" if "/discord/" in redirect_uri else "google"
+    side = redirect_uri.split("/")[-2]
     return foreign.python(
         "play_development_provider", port=port, base=base, clients=[(side, CLIENT_ID, SECRET, redirect_uri)]
     )
@@ -106,6 +107,22 @@ GOOGLE = Stand(
     "/token",
     prompt="select_account",
     others=(OPENID, "/jwks"),
+)
+GITHUB = Stand(
+    "github",
+    _development,
+    lambda base: {
+        "authorization_endpoint": f"{base}/github/authorize",
+        "token_endpoint": f"{base}/github/token",
+        "userinfo_endpoint": f"{base}/github/user",
+    },
+    "",
+    "/github/authorize",
+    "/github/token",
+    nonce=False,
+    prompt="select_account",
+    others=("/github/user",),
+    secret_in_form=True,
 )
 KEYCLOAK = Stand(
     "keycloak",
@@ -259,7 +276,7 @@ class ProviderCase(ServiceCase):
             "response_type": "code",
             "client_id": CLIENT_ID,
             "redirect_uri": self.redirect_uri(stand),
-            "scope": stand.scope,
+            **({"scope": stand.scope} if stand.scope else {}),
             "code_challenge_method": "S256",
             **({"prompt": stand.prompt} if stand.prompt else {}),
         }
@@ -280,9 +297,13 @@ class ProviderCase(ServiceCase):
         self.assertEqual(form["grant_type"], "authorization_code")
         self.assertEqual(form["redirect_uri"], self.redirect_uri(stand))
         self.assertRegex(form["code_verifier"], r"\A[A-Za-z0-9._~-]{86}\Z")
-        scheme, _, encoded = exchange.headers["authorization"].partition(" ")
-        self.assertEqual(scheme, "Basic")
-        pair = [unquote_plus(part) for part in b64decode(encoded).decode().split(":")]
+        if stand.secret_in_form:
+            self.assertNotIn("authorization", exchange.headers)
+            pair = [form.pop("client_id"), form.pop("client_secret")]
+        else:
+            scheme, _, encoded = exchange.headers["authorization"].partition(" ")
+            self.assertEqual(scheme, "Basic")
+            pair = [unquote_plus(part) for part in b64decode(encoded).decode().split(":")]
         self.assertEqual(pair, [CLIENT_ID, SECRET])
         self.assertEqual(set(form), {"grant_type", "code", "redirect_uri", "code_verifier"})
         return exchange, form

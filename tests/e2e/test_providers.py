@@ -10,6 +10,7 @@ from tests.e2e.chromium import Window
 from tests.e2e.providers import (
     DISCORD,
     FAKE_GOOGLE,
+    GITHUB,
     GOOGLE,
     MOCK_SERVER,
     MOCK_SERVER_OAUTH2,
@@ -149,6 +150,16 @@ class WholeDiscord(WholeCase):
     def test_whole(self) -> None:
         """Anna signs in; the user endpoint returns her account."""
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
+
+
+class WholeGitHub(WholeCase):
+    """The development provider's GitHub."""
+
+    stands: ClassVar = (GITHUB,)
+
+    def test_whole(self) -> None:
+        """Chidi signs in without any scope; the secret is in the form."""
+        self.whole(GITHUB, lambda window: at_development(window, "Chidi"))
 
 
 class Discord(ProviderCase):

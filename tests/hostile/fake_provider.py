@@ -28,6 +28,7 @@ Forge = Callable[["Idp", Mapping[str, object]], str]
 
 DISCOVERY, KEYS, TOKEN = "/.well-known/openid-configuration", "/keys", "/token"
 DISCORD_TOKEN, DISCORD_USER = "/api/v10/oauth2/token", "/api/v10/users/@me"
+GITHUB_TOKEN, GITHUB_USER = "/login/oauth/access_token", "/user"
 
 
 def honest(fake: "Idp", claims: Mapping[str, object]) -> str:
@@ -66,7 +67,24 @@ class Discord(FakeDiscord):
         return Reply.json({"access_token": f"{ACCESS}-{call.form['code'].rpartition('-')[2]}", "token_type": "Bearer"})
 
 
-FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord}
+class GitHub(Discord):
+    """A GitHub whose accounts have a number, and whose token endpoint takes the secret in the form."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self.usual = {GITHUB_TOKEN: self._token, GITHUB_USER: self._me}
+
+    def _token(self, call: Call) -> Reply:
+        if "authorization" in call.headers or call.form.get("client_secret") != CLIENT_SECRET:
+            return Reply.json({"error": "incorrect_client_credentials"})
+        return super()._token(call)
+
+    def _me(self, call: Call) -> Reply:
+        number = call.headers["authorization"][0].rpartition("-")[2]
+        return Reply.json({"id": int(number), "login": "anna", "node_id": "MDQ6VXNlcjE="})
+
+
+FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord, "github": GitHub}
 
 
 def settings_of(name: str, home: str = "") -> Provider:
@@ -75,16 +93,19 @@ def settings_of(name: str, home: str = "") -> Provider:
     if name == "idp":
         oidc = {"preset": Preset(ProviderProtocol.OIDC), "label": "Idp", "scopes": ("openid",)}
         return Provider(**common, **oidc, issuer=home or ISSUER)
-    origin = home or "https://discord.com"
+    preset = PRESETS[name]
+    addresses = dict(preset.endpoints)
+    for member in ("token_endpoint", "userinfo_endpoint"):
+        if home and member in addresses:
+            addresses[member] = home + urlsplit(addresses[member]).path
     return Provider(
         **common,
-        preset=PRESETS["discord"],
-        label="Discord",
-        scopes=("identify",),
-        authorization_endpoint="https://discord.com/oauth2/authorize",
-        token_endpoint=origin + DISCORD_TOKEN,
-        userinfo_endpoint=origin + DISCORD_USER,
-        subject_field="id",
+        preset=preset,
+        label=preset.label or name,
+        scopes=preset.scopes,
+        issuer=preset.issuer,
+        **addresses,
+        subject_field=preset.subject_field,
     )
 
 

@@ -21,6 +21,8 @@ from tests.hostile.fake_provider import (
     CLIENT_SECRET,
     DISCORD_TOKEN,
     DISCORD_USER,
+    GITHUB_TOKEN,
+    GITHUB_USER,
     ISSUER,
     KEYS,
     MARK,
@@ -475,7 +477,50 @@ USERS = (
     ),
 )
 
-EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS)
+_NUMBERS = ("", "7", "anna", 7.5, 0, -1, 2**64, None, True, [], [7], {"id": 7})
+
+
+def _github(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "") -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "github"}
+
+
+def _account(**members: object) -> Twist:
+    return always(GITHUB_USER, Reply.json({"login": MARK, **members}))
+
+
+def _granted(reply: Reply) -> Twist:
+    return always(GITHUB_TOKEN, reply)
+
+
+GITHUB = (
+    *(
+        Mode(f"github id {number}", **_github(_account(id=bad), cause="not a whole number from 1"))
+        for number, bad in enumerate(_NUMBERS)
+    ),
+    Mode("github id absent", **_github(_account(node_id="7"), cause="not a whole number from 1")),
+    Mode("github id twice", **_github(always(GITHUB_USER, _text('{"id":7,"id":8}')), cause="cannot be parsed")),
+    Mode("github account 401", **_github(always(GITHUB_USER, Reply.json({"message": MARK}, 401)), cause="401")),
+    Mode("github account 403", **_github(always(GITHUB_USER, Reply.json({"message": MARK}, 403)), cause="403")),
+    Mode("github account moved", **_github(always(GITHUB_USER, _text("", 301, Location="/u")), cause="redirects")),
+    Mode("github account huge", **_github(always(GITHUB_USER, _text(b" " * 70_000)), cause="more than 65536 bytes")),
+    Mode("github token a form", **_github(_granted(_text(f"access_token={ACCESS}&token_type=bearer")), cause="JSON")),
+    Mode("github token XML", **_github(_granted(_text(f"<OAuth>{ACCESS}</OAuth>")), cause="not JSON")),
+    Mode("github code refused", **_github(_granted(error("bad_verification_code", 200)), cause="used before")),
+    Mode(
+        "github secret refused",
+        **_github(_granted(error("incorrect_client_credentials", 200)), MISCONFIGURED, "client_secret_env"),
+    ),
+    Mode(
+        "github redirect URI refused",
+        **_github(_granted(error("redirect_uri_mismatch", 200)), MISCONFIGURED, "exactly the redirect URI"),
+    ),
+    Mode("github mail not verified", **_github(_granted(error("unverified_user_email", 200)), DENIED, "mail address")),
+    Mode("github token 404", **_github(_granted(Reply.json({"error": "Not Found"}, 404)), cause="answered 404")),
+    Mode("github 500", **_github(_granted(_text(MARK, 500)), UNAVAILABLE, "answered 500")),
+    Mode("github account with markup", **_github(_account(id=7, name=f"<script>{MARK}"), outcome=None)),
+)
+
+EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB)
 
 if __name__ == "__main__":
     for mode in EXCHANGES:

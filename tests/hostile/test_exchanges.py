@@ -1,7 +1,7 @@
 """Codes at a misbehaving provider: a code for the game, a sentence for the player, the cause for the owner."""
 
 from tests.hostile.helpers import HostileCase, tests_of
-from tests.hostile.modes import CLAIMS, EXCHANGES, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
+from tests.hostile.modes import CLAIMS, EXCHANGES, GITHUB, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
 from tests.support.covers import covers
 
 
@@ -52,12 +52,17 @@ class Tokens(ExchangeCase): ...
 class Users(ExchangeCase): ...
 
 
+@covers("threats/17")
+class GitHub(ExchangeCase): ...
+
+
 for _case, _modes in (
     (Signatures, SIGNATURES),
     (Claims, CLAIMS),
     (KeySets, KEY_SETS),
     (Tokens, TOKENS),
     (Users, USERS),
+    (GitHub, GITHUB),
 ):
     tests_of(_case, _modes, ExchangeCase.tried)
 del _case  # a second name for a class makes trial run its tests twice

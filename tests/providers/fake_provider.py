@@ -239,6 +239,23 @@ def discord(**changes: Any) -> ProviderFixture:
     return ProviderFixture(FakeDiscord(), _settings("discord", DISCORD, "Discord", ("identify",), **(preset | changes)))
 
 
+class FakeGitHub(FakeDiscord):
+    """A fake GitHub, whose ids are numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.usual = {"/login/oauth/access_token": self._token, "/user": self._me}
+
+    def _me(self, call: Call) -> Reply:
+        return Reply.json({"id": int(call.headers["authorization"][0].rpartition("-")[2]), "login": "anna"})
+
+
+def github() -> ProviderFixture:
+    preset = PRESETS["github"]
+    more = {**preset.endpoints, "subject_field": preset.subject_field}
+    return ProviderFixture(FakeGitHub(), _settings("github", preset, "GitHub", preset.scopes, **more))
+
+
 def generic(**changes: Any) -> ProviderFixture:
     """Return an OAuth 2.0 provider that is not a preset."""
     endpoints: dict[str, Any] = {
@@ -274,6 +291,7 @@ __all__ = [
     "Reply",
     "discord",
     "generic",
+    "github",
     "openid",
     "started",
 ]

@@ -7,7 +7,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed import __version__
 from gamed.providers.base import ExternalIdentity, ProviderError
 from gamed.providers.messages import challenge_of
-from tests.providers.fake_provider import PUBLIC_URL, VERIFIER, Reply, discord, generic, started
+from tests.providers.fake_provider import (
+    CLIENT_SECRET,
+    PUBLIC_URL,
+    VERIFIER,
+    Reply,
+    discord,
+    generic,
+    github,
+    started,
+)
 from tests.support.covers import covers
 
 TOKEN = "/api/v10/oauth2/token"
@@ -73,6 +82,60 @@ class GoodPathTests(SynchronousTestCase):
         self.assertEqual(fixture.fake.seen[0].headers["user-agent"], [f"gamed/{__version__}"])
         query = dict(parse_qsl(urlsplit(self.successResultOf(fixture.go(None)).url).query))
         self.assertLessEqual(query.keys() & {"scope", "prompt", "nonce"}, set())
+
+
+class GitHubTests(SynchronousTestCase):
+    def test_destination(self) -> None:
+        """The browser is sent to GitHub without any scope, and the player chooses the account there."""
+        parts = urlsplit(self.successResultOf(github().go(nonce=None)).url)
+        self.assertEqual(parts._replace(query="").geturl(), "https://github.com/login/oauth/authorize")
+        self.assertEqual(
+            dict(parse_qsl(parts.query, strict_parsing=True)),
+            {
+                "response_type": "code",
+                "client_id": "client:7",
+                "redirect_uri": f"{PUBLIC_URL}/auth/github/callback",
+                "state": "s" * 43,
+                "code_challenge": challenge_of(VERIFIER),
+                "code_challenge_method": "S256",
+                "prompt": "select_account",
+            },
+        )
+
+    def test_sent(self) -> None:
+        """The secret is in the form, as GitHub documents it, and JSON is asked for, without which it answers a form."""
+        fixture = github()
+        self.successResultOf(fixture.identify())
+        token, user = fixture.fake.seen
+        self.assertEqual((token.method, token.url), ("POST", "https://github.com/login/oauth/access_token"))
+        self.assertEqual(token.headers["accept"], ["application/json"])
+        self.assertNotIn("authorization", token.headers)
+        self.assertEqual(
+            token.form,
+            {
+                "grant_type": "authorization_code",
+                "client_id": "client:7",
+                "client_secret": CLIENT_SECRET,
+                "code": "code-7",
+                "redirect_uri": f"{PUBLIC_URL}/auth/github/callback",
+                "code_verifier": "v" * 86,
+            },
+        )
+        self.assertEqual(
+            (user.url, user.headers["authorization"]), ("https://api.github.com/user", ["Bearer at.code-7"])
+        )
+        self.assertEqual(user.headers["user-agent"], [f"gamed/{__version__}"])
+
+    def test_identity(self) -> None:
+        """The account's number identifies a player; neither the name nor a number as text does."""
+        self.assertEqual(
+            self.successResultOf(github().identify("code-583231")),
+            ExternalIdentity("oauth2", "https://api.github.com", "583231"),
+        )
+        for value in ("583231", "octocat", 0, -7, 7.0, True, None, 2**64):
+            fixture = github()
+            fixture.fake.script("/user", Reply.json({"id": value, "login": "octocat"}))
+            self.failureResultOf(started(fixture.identify()), ProviderError)
 
 
 @covers("threats/17")

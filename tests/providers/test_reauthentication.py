@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Reauthentication
 from gamed.providers.base import ProviderError
-from tests.providers.fake_provider import ProviderFixture, discord, generic, openid, started
+from tests.providers.fake_provider import ProviderFixture, discord, generic, github, openid, started
 
 OFFERED: dict[str, object] = {"claims_supported": ["sub", "auth_time"]}
 GOOGLE = "https://accounts.google.com"
@@ -40,10 +40,10 @@ class AskingTests(SynchronousTestCase):
         self.assertEqual(self.asked(fixture), {})
 
     def test_presets(self) -> None:
-        """Google and Discord cannot be asked again; their own prompt stays."""
+        """Google, Discord and GitHub cannot be asked again; their own prompt stays."""
         google = openid("google", GOOGLE)
         google.fake.metadata |= OFFERED  # type: ignore[attr-defined]
-        for fixture, prompt in ((google, "select_account"), (discord(), "consent")):
+        for fixture, prompt in ((google, "select_account"), (discord(), "consent"), (github(), "select_account")):
             for ask_again in (True, False):
                 self.assertEqual(self.asked(fixture, ask_again=ask_again), {"prompt": [prompt]})
         self.assertEqual(self.asked(generic()), {})

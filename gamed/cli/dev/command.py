@@ -1,4 +1,4 @@
-"""`gamed dev` runs a server in `oauth` mode, and a provider that emulates Discord and Google, for this machine only."""
+"""`gamed dev` runs a server in `oauth` mode, and a provider that emulates the presets, for this machine only."""
 
 import os
 import shlex
@@ -101,9 +101,9 @@ def dev(
 ) -> None:
     """Run a server to try things with, and a provider that needs no internet.
 
-    The provider emulates Discord and Google: its page asks who you want to be. Everything listens on this machine
-    only. The server has a configuration and data of its own; members that you add to that configuration stay. The
-    page of --static may send requests to the server: its origins are in cors_origins.
+    The provider emulates all presets, such as Discord: its page asks who you want to be. Everything listens on this
+    machine only. The server has a configuration and data of its own; members that you add to that configuration stay.
+    The page of --static may send requests to the server: its origins are in cors_origins.
 
     COMMAND, such as "python tests/online.py", finds in its environment GAMED_URL, the server; GAMED_PROVIDER_URL;
     GAMED_PAGE_URL, with --static; GAMED_PLAYERS, a JSON file with credentials of the sample players anna and bo; and
@@ -248,7 +248,7 @@ class DevServiceMaker(Struct, frozen=True):
     def makeService(self, options: tap.Options) -> IService:
         from twisted.internet import reactor
 
-        from gamed.dev.clients import DISCORD, GOOGLE, Client
+        from gamed.dev.clients import EMULATED, Client
         from gamed.dev.provider import DevelopmentProvider
         from gamed.dev.servers import LoopbackService
         from gamed.dev.static_files import StaticFiles
@@ -256,7 +256,7 @@ class DevServiceMaker(Struct, frozen=True):
         dev = self.dev
         clients = tuple(
             Client(emulated, dev_setup.CLIENT_IDS[name], secret, frozenset({f"{dev.server}/auth/{name}/callback"}))
-            for emulated, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
+            for emulated, (name, secret) in zip(EMULATED.values(), self.secrets.items(), strict=True)
         )
         service = MultiService()
         tap.make_checked(options, self._report, "gamed dev").setServiceParent(service)
@@ -298,7 +298,7 @@ class DevServiceMaker(Struct, frozen=True):
         echo(f"""
 A development server: for this machine only, never for players.
   server    {dev.server}
-  provider  {dev.provider} emulates Discord and Google; deny there, or make it slow or fail
+  provider  {dev.provider} emulates the providers; deny there, or make it slow or fail
 {page}  players   {known} have played here before, {new} are new
             {players} has credentials of the first two
   assets    {dev.server}/assets/ has {", ".join(channels)}

@@ -28,7 +28,7 @@ from gamed.crypto import KEY_BYTES, Keys
 from gamed.database.connection import AUTH, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.dev import documents
-from gamed.dev.clients import PEOPLE, SamplePerson
+from gamed.dev.clients import EMULATED, PEOPLE, SIDES, SamplePerson
 from gamed.dev.servers import origins
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
@@ -38,8 +38,12 @@ from gamed.providers.discovery import identity_namespace
 
 LOOPBACK = "127.0.0.1"
 MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
-SECRET_ENVS = {"discord": "GAMED_DEV_DISCORD_SECRET", "google": "GAMED_DEV_GOOGLE_SECRET"}
-CLIENT_IDS = {"discord": "80351110224678912", "google": "gamed-dev.apps.googleusercontent.com"}
+SECRET_ENVS = {name: f"GAMED_DEV_{name.upper()}_SECRET" for name in EMULATED}
+CLIENT_IDS = {
+    "discord": "80351110224678912",
+    "google": "gamed-dev.apps.googleusercontent.com",
+    "github": "Iv1.8a61f9b3a7aba766",
+}
 MATCH_AUDIENCE, MATCH_SECRET_ENV = "match.example", "GAMED_MATCH_SECRET"
 """The server that may introspect tickets, and the variable in which --script finds its secret."""
 KEY_FILE = "master.key"
@@ -145,11 +149,15 @@ def _existing_members(folder: Path, file: Path) -> dict[str, object]:
 
 
 def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, object]:
-    """Return the members to write: Discord's preset with the provider's endpoints, and Google by its issuer."""
+    """Return the members to write: each preset with the provider's endpoints, or by its issuer."""
     provider = options.provider
     named = {
-        name: {"client_id": CLIENT_IDS[name], "client_secret_env": SECRET_ENVS[name], "label": f"{label} (development)"}
-        for name, label in (("discord", "Discord"), ("google", "Google"))
+        name: {
+            "client_id": CLIENT_IDS[name],
+            "client_secret_env": SECRET_ENVS[name],
+            "label": f"{emulated.name} (development)",
+        }
+        for name, emulated in EMULATED.items()
     }
     named["discord"] |= {
         "authorization_endpoint": provider + documents.DISCORD_AUTHORIZE,
@@ -157,12 +165,25 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
         "userinfo_endpoint": provider + documents.DISCORD_USER,
     }
     named["google"] |= {"issuer": provider}
+    for name in SIDES:
+        named[name] |= _side_members(provider, name)
     members = {"mode": "oauth", "public_url": options.server, "master_key_env": MASTER_KEY_ENV, "providers": named}
     named_audiences = existing.get("ticket_audiences", {})
     if isinstance(named_audiences, dict):
         match = {"name": True, "owner": True, "secret_env": MATCH_SECRET_ENV}
         members["ticket_audiences"] = {MATCH_AUDIENCE: match, **named_audiences}
     return members | ({"cors_origins": _origins(options, existing)} if options.statics else {})
+
+
+def _side_members(provider: str, name: str) -> dict[str, str]:
+    """Return the addresses of a provider below its own name."""
+    templates = {
+        "authorization_endpoint": documents.SIDE_AUTHORIZE,
+        "token_endpoint": documents.SIDE_TOKEN,
+        "userinfo_endpoint": documents.SIDE_USER,
+    }
+    members = {member: provider + documents.side_path(template, name) for member, template in templates.items()}
+    return {**members, "identity_namespace": f"{provider}/{name}"}  # by its origin alone it would be Discord's
 
 
 def _origins(options: DevOptions, existing: Mapping[str, object]) -> list[object]:
@@ -189,7 +210,7 @@ def prepare_players(folder: Path, config: Config) -> Path:
 
 
 def _player(connection: Connection, keys: Keys, config: Config, person: SamplePerson) -> Player:
-    """Return the sample player of an earlier start, or create one; both providers identify the same player."""
+    """Return the sample player of an earlier start, or create one; all providers identify the same player."""
     known = _identities(config, person)
     owners = [player_tables.identity_owner(connection, identity.index(keys.indexer)) for identity in known.values()]
     player_id = next(filter(None, owners), None)
@@ -209,7 +230,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
 
 
 def _identities(config: Config, person: SamplePerson) -> dict[str, ExternalIdentity]:
-    subjects = {"discord": person.discord_id, "google": person.google_sub}
+    subjects = person.subjects
     realms = {provider: identity_namespace(config.providers[provider]) for provider in subjects}
     return {
         provider: ExternalIdentity(realms[provider].kind, realms[provider].namespace, subjects[provider])
