@@ -66,9 +66,19 @@ GITHUB = Preset(
     subject_form=SubjectForm.NUMBER,
     secret_in_form=True,
 )
+TWITCH = Preset(
+    ProviderProtocol.OIDC,
+    "Twitch",
+    ("openid",),
+    "https://id.twitch.tv/oauth2",
+    fixed_scopes=True,
+    # By `force_verify` the player sees at the provider which account signs in; Twitch knows no `prompt`.
+    authorization_parameters={"force_verify": "true"},
+    algorithms=("RS256",),
+)
 OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
 """The settings of a provider that is known by its issuer alone."""
-PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB}
+PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB, "twitch": TWITCH}
 
 
 def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:

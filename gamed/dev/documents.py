@@ -17,6 +17,7 @@ GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/o
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
 DISCOVERY = "/.well-known/openid-configuration"
 SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/<side>/user"
+SIDE_DISCOVERY, SIDE_KEYS = f"/<side>{DISCOVERY}", "/<side>/keys"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
 
 
@@ -42,6 +43,22 @@ def discovery(base: str) -> dict[str, Any]:
         "code_challenge_methods_supported": ["S256"],
         "grant_types_supported": ["authorization_code"],
         "authorization_response_iss_parameter_supported": True,
+    }
+
+
+def side_discovery(issuer: str) -> dict[str, Any]:
+    """Return the discovery document of a provider below its name, as Twitch has it; not one lists PKCE."""
+    return {
+        "issuer": issuer,
+        "authorization_endpoint": f"{issuer}/authorize",
+        "token_endpoint": f"{issuer}/token",
+        "jwks_uri": f"{issuer}/keys",
+        "response_types_supported": ["code"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+        "scopes_supported": ["openid"],
+        "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        "claims_supported": ["aud", "azp", "exp", "iat", "iss", "sub"],
     }
 
 
@@ -83,6 +100,18 @@ def github_user(person: SamplePerson) -> dict[str, Any]:
         "name": person.name,
         "email": None,
         "created_at": "2011-01-25T18:44:36Z",
+    }
+
+
+def twitch_tokens(access_token: str, id_token: str) -> dict[str, Any]:
+    """Return the response of Twitch's token endpoint, where `scope` is a list."""
+    return {
+        "access_token": access_token,
+        "expires_in": 14124,
+        "id_token": id_token,
+        "refresh_token": "unused",
+        "scope": ["openid"],
+        "token_type": "bearer",
     }
 
 

@@ -79,7 +79,7 @@ def _parameters(query: str) -> dict[str, str]:
 
 def _mistakes(provider: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield error and description of each mistake."""
-    known = KNOWN | {"prompt"} | ({"nonce"} if provider.openid else set())
+    known = KNOWN | {"prompt", *provider.parameters} | ({"nonce"} if provider.openid else set())
     for name in sorted(set(sent) - known):
         yield "invalid_request", f"unknown parameter {name}"
     if sent.get("response_type") != "code":
@@ -92,7 +92,10 @@ def _mistakes(provider: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[t
         yield "invalid_request", "code_challenge must be of S256"
     if provider.openid and not _VISIBLE.fullmatch(sent.get("nonce", "")):
         yield "invalid_request", "nonce is missing"
-    if sent.get("prompt", "none") not in provider.prompts:
+    for name, value in provider.parameters.items():
+        if sent.get(name) != value:
+            yield "invalid_request", f"{name} must be {value}"
+    if "prompt" in sent and sent["prompt"] not in provider.prompts:
         yield "invalid_request", "prompt is unknown"
 
 

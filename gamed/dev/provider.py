@@ -317,7 +317,21 @@ class DevelopmentProvider:
     @app.route(documents.SIDE_TOKEN, methods=["POST"])
     async def side_token(self, request: IRequest, side: str) -> bytes:
         grant = await self._redeem(request, _side(side))
-        return json(request, self.side_tokens(grant))
+        return json(request, self.side_tokens(side, grant))
+
+    @app.route(documents.SIDE_DISCOVERY, methods=["GET"])
+    def side_discovery(self, request: IRequest, side: str) -> bytes:
+        self._record(request)
+        if not _side(side).openid:
+            raise UnknownSide
+        return json(request, documents.side_discovery(f"{self.base}/{side}"))
+
+    @app.route(documents.SIDE_KEYS, methods=["GET"])
+    def side_keys(self, request: IRequest, side: str) -> bytes:
+        self._record(request)
+        if not _side(side).openid:
+            raise UnknownSide
+        return json(request, self.key_set())
 
     @app.route(documents.SIDE_USER, methods=["GET"])
     def side_user(self, request: IRequest, side: str) -> bytes:
@@ -346,8 +360,15 @@ class DevelopmentProvider:
         access_token = self.grants.token(grant.person)
         return documents.google_tokens(access_token, self.sign(self.claims(grant, access_token)))
 
-    def side_tokens(self, grant: Grant) -> dict[str, Any]:
-        return documents.github_tokens(self.grants.token(grant.person))
+    def side_tokens(self, side: str, grant: Grant) -> dict[str, Any]:
+        access_token = self.grants.token(grant.person)
+        if not SIDES[side].openid:
+            return documents.github_tokens(access_token)
+        issuer, subject = f"{self.base}/{side}", grant.person.subjects[side]
+        return documents.twitch_tokens(access_token, self.sign(self.side_claims(issuer, subject, grant, access_token)))
+
+    def side_claims(self, issuer: str, subject: str, grant: Grant, access_token: str) -> dict[str, Any]:
+        return {**self.claims(grant, access_token), "iss": issuer, "sub": subject}
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         return documents.sign(self.key, claims)

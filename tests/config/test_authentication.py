@@ -526,6 +526,11 @@ class ProviderTests(SynchronousTestCase):
             ),
             ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
             (
+                "twitch",
+                {**own, "scopes": ["openid", "user:read:email"]},
+                ['providers.twitch.scopes: only "openid" is ever asked of this provider'],
+            ),
+            (
                 "github",
                 {**own, "scopes": ["read:user"]},
                 ["providers.github.scopes: no scope is ever asked of this provider"],

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 from joserfc import jwt
@@ -12,15 +12,15 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.clients import PEOPLE
+from gamed.dev.clients import PEOPLE, SIDES
 from gamed.dev.grants import ResponseMode, UntrustedClient, challenge_of
 from gamed.dev.provider import SLOW_SECONDS
 from tests.support.provider import (
     BASE,
     DISCORD_SECRET,
     GAME,
-    GITHUB_SECRET,
     GOOGLE_SECRET,
+    SIDE_SECRET,
     START_MS,
     development_provider,
 )
@@ -48,7 +48,7 @@ GOOGLE = {
 }
 GITHUB = {
     **DISCORD,
-    "client_id": "Iv1.1024",
+    "client_id": "github-1024",
     "redirect_uri": f"{GAME}/auth/github/callback",
     "prompt": "select_account",
 }
@@ -87,7 +87,8 @@ class ProviderCase(SynchronousTestCase):
     ) -> dict:
         """Continue as this person; return the parameters of the callback."""
         path = "/oauth2/authorize" if "nonce" not in asked else "/o/oauth2/v2/auth"
-        path = "/github/authorize" if "/github/" in asked["redirect_uri"] else path
+        side = asked["redirect_uri"].split("/")[-2]
+        path = f"/{side}/authorize" if side in SIDES else path
         url = self.provider.sign_in(f"{BASE}{path}?{urlencode(asked)}", person, manner)
         self.assertEqual(url.partition("?")[0], asked["redirect_uri"])
         return {name: value for name, [value] in parse_qs(url.partition("?")[2], strict_parsing=True).items()}
@@ -318,7 +319,7 @@ class GitHubTests(ProviderCase):
 
     def exchange_here(self, headers: Mapping[str, str] = {}, **members: str) -> tuple[int, Any]:
         """Redeem a new code with the client secret in the form; return what the token endpoint answers."""
-        client = {"client_id": GITHUB["client_id"], "client_secret": GITHUB_SECRET}
+        client = {"client_id": GITHUB["client_id"], "client_secret": SIDE_SECRET}
         form = {**self.discord_form(code=self.callback(GITHUB, "bo")["code"]), **client, **members}
         form["redirect_uri"] = GITHUB["redirect_uri"]
         return self.ask("POST", "/github/token", {"Content-Type": FORM, **headers}, data=urlencode(form).encode())
@@ -346,6 +347,58 @@ class GitHubTests(ProviderCase):
         """Below another name, or at an endpoint that GitHub does not have, nothing is found."""
         self.assertEqual(self.ask("GET", "/gitlab/authorize")[0], 404)
         self.assertEqual(self.ask("GET", "/gitlab/user")[0], 404)
+
+
+class SideCase(ProviderCase):
+    """An OpenID Connect provider whose paths are below its name."""
+
+    side = ""
+    asked: ClassVar[Mapping[str, str]] = {}
+
+    def whole(self, **changed: str) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+        """Sign Bo in; return the discovery document, the tokens, and the claims of the verified ID token."""
+        document = self.ask("GET", f"/{self.side}/.well-known/openid-configuration")[1]
+        found = self.callback(self.asked, "bo")
+        form = {
+            "grant_type": "authorization_code",
+            "code": found["code"],
+            "redirect_uri": self.asked["redirect_uri"],
+            "code_verifier": VERIFIER,
+            "client_id": self.asked["client_id"],
+            "client_secret": SIDE_SECRET,
+            **changed,
+        }
+        path = document["token_endpoint"].removeprefix(BASE)
+        status, tokens = self.ask("POST", path, {"Content-Type": FORM}, data=urlencode(form).encode())
+        if status != 200:
+            return document, tokens, {}
+        keys = self.ask("GET", document["jwks_uri"].removeprefix(BASE))[1]
+        token = jwt.decode(tokens["id_token"], KeySet.import_key_set(keys), algorithms=["RS256"])
+        return document, tokens, token.claims
+
+
+class TwitchTests(SideCase):
+    side = "twitch"
+    asked: ClassVar = {
+        **without(GOOGLE, "prompt"),
+        "client_id": "twitch-1024",
+        "redirect_uri": f"{GAME}/auth/twitch/callback",
+        "force_verify": "true",
+    }
+
+    def test_whole(self) -> None:
+        """Its scope is a list, its subject a number as text, and no callback has `iss`."""
+        document, tokens, claims = self.whole()
+        self.assertEqual((document["issuer"], tokens["scope"]), (f"{BASE}/twitch", ["openid"]))
+        expected = {"iss": f"{BASE}/twitch", "aud": "twitch-1024", "sub": str(PEOPLE[1].twitch_id), "nonce": "a nonce"}
+        self.assertLessEqual(expected.items(), claims.items())
+        self.assertEqual(set(self.callback(self.asked)), {"code", "state"})
+
+    def test_mistakes(self) -> None:
+        """Without force_verify, or with a prompt, which Twitch does not know, no page is shown."""
+        for asked in (without(self.asked, "force_verify"), {**self.asked, "prompt": "login"}):
+            self.assertEqual(self.callback(asked)["error"], "invalid_request")
+        self.assertEqual(self.whole(client_secret="wrong")[1]["error"], "invalid_client")
 
 
 class RecordTests(ProviderCase):

@@ -45,6 +45,8 @@ class Stand(Struct, frozen=True):
     prompt: str | None = None
     agent: str = GAMED
     secret_in_form: bool = False
+    parameters: Mapping[str, str] = {}
+    """Further parameters of the authorization request."""
     others: tuple[str, ...] = ()
     """Paths that the service may request beside the token endpoint."""
 
@@ -122,6 +124,17 @@ GITHUB = Stand(
     nonce=False,
     prompt="select_account",
     others=("/github/user",),
+    secret_in_form=True,
+)
+TWITCH = Stand(
+    "twitch",
+    _development,
+    lambda base: {"issuer": f"{base}/twitch"},
+    "openid",
+    "/twitch/authorize",
+    "/twitch/token",
+    parameters={"force_verify": "true"},
+    others=("/twitch/.well-known/openid-configuration", "/twitch/keys"),
     secret_in_form=True,
 )
 KEYCLOAK = Stand(
@@ -279,6 +292,7 @@ class ProviderCase(ServiceCase):
             **({"scope": stand.scope} if stand.scope else {}),
             "code_challenge_method": "S256",
             **({"prompt": stand.prompt} if stand.prompt else {}),
+            **stand.parameters,
         }
         random = {"state", "code_challenge", *(["nonce"] if stand.nonce else [])}
         self.assertEqual({name: asked[name] for name in asked.keys() - random}, expected)

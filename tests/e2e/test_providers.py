@@ -15,6 +15,7 @@ from tests.e2e.providers import (
     MOCK_SERVER,
     MOCK_SERVER_OAUTH2,
     PROVIDER_MOCK,
+    TWITCH,
     ProviderCase,
     Stand,
 )
@@ -160,6 +161,16 @@ class WholeGitHub(WholeCase):
     def test_whole(self) -> None:
         """Chidi signs in without any scope; the secret is in the form."""
         self.whole(GITHUB, lambda window: at_development(window, "Chidi"))
+
+
+class WholeTwitch(WholeCase):
+    """The development provider's Twitch."""
+
+    stands: ClassVar = (TWITCH,)
+
+    def test_whole(self) -> None:
+        """Dilek signs in and confirms her account."""
+        self.whole(TWITCH, lambda window: at_development(window, "Dilek"))
 
 
 class Discord(ProviderCase):

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from gamed.config.model import Preset, Provider, ProviderProtocol
 from gamed.config.providers import PRESETS
 from gamed.crypto import Secret
+from gamed.providers.discovery import metadata_url
 from tests.providers.fake_provider import (
     CLIENT_SECRET,
     ISSUER,
@@ -56,6 +57,21 @@ class Idp(FakeOpenIdProvider):
         self.nonce = dict(parse_qsl(urlsplit(url).query))["nonce"]
 
 
+class Twitch(Idp):
+    """A Twitch; the issuer of its claims is its own."""
+
+    issuer_url = "https://id.twitch.tv/oauth2"
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self.metadata |= {"issuer": self.issuer_url, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
+        self.usual[urlsplit(metadata_url(self.issuer_url)).path] = lambda _: Reply.json(self.metadata)
+
+    def tokens(self, **more: object) -> dict[str, object]:
+        self.changes = {"iss": self.issuer_url, "azp": CLIENT_ID, "sub": "44322889"} | self.changes
+        return {**super().tokens(), "scope": ["openid"], "token_type": "bearer", **more}
+
+
 class Discord(FakeDiscord):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
@@ -84,7 +100,7 @@ class GitHub(Discord):
         return Reply.json({"id": int(number), "login": "anna", "node_id": "MDQ6VXNlcjE="})
 
 
-FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord, "github": GitHub}
+FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord, "github": GitHub, "twitch": Twitch}
 
 
 def settings_of(name: str, home: str = "") -> Provider:

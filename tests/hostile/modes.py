@@ -520,7 +520,43 @@ GITHUB = (
     Mode("github account with markup", **_github(_account(id=7, name=f"<script>{MARK}"), outcome=None)),
 )
 
-EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB)
+
+def _twitch(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "") -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "twitch"}
+
+
+def _refusal(status: int) -> Twist:
+    """Answer as Twitch does: without an `error` of RFC 6749."""
+    return always(TOKEN, Reply.json({"status": status, "message": MARK}, status))
+
+
+TWITCH = (
+    Mode("twitch iss another", **_twitch(claims(iss=ISSUER), cause="iss is another")),
+    Mode("twitch iss with a slash", **_twitch(claims(iss="https://id.twitch.tv/oauth2/"), cause="iss is another")),
+    Mode("twitch iss the host", **_twitch(claims(iss="https://id.twitch.tv"), cause="iss is another")),
+    Mode("twitch aud another", **_twitch(claims(aud=MARK), cause="aud is another client")),
+    Mode("twitch azp another", **_twitch(claims(azp=MARK), cause="azp is another client")),
+    Mode("twitch nonce absent", **_twitch(claims(nonce=ABSENT), cause="nonce is not the one")),
+    Mode("twitch nonce another", **_twitch(claims(nonce="A" * 43), cause="nonce is not the one")),
+    Mode("twitch sub a number", **_twitch(claims(sub=44322889), cause="sub is not")),
+    Mode("twitch exp over", **_twitch(moved(exp=-121, iat=-600), cause="exp has passed")),
+    Mode("twitch a stranger's key", **_twitch(token(lambda f, c: STRANGER.sign(c)), cause=NOT_FITTING)),
+    Mode(
+        "twitch ES256, which it does not use",
+        **_twitch(both(signers(RSA, ES), token(lambda f, c: ES.sign(c))), cause="alg is not RS256"),
+    ),
+    Mode(
+        "twitch secret refused",
+        **_twitch(always(TOKEN, Reply.json({"status": 403, "message": MARK}, 403)), cause="403"),
+    ),
+    Mode(
+        "twitch code refused", **_twitch(always(TOKEN, Reply.json({"status": 400, "message": MARK}, 400)), cause="400")
+    ),
+    Mode("twitch 503", **_twitch(always(TOKEN, _text(MARK, 503)), UNAVAILABLE, "answered 503")),
+    Mode("twitch keys gone", **_twitch(always(KEYS, Reply(500)), UNAVAILABLE, "jwks_uri: answered 500")),
+)
+
+EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB, *TWITCH)
 
 if __name__ == "__main__":
     for mode in EXCHANGES:

@@ -1,7 +1,7 @@
 """Codes at a misbehaving provider: a code for the game, a sentence for the player, the cause for the owner."""
 
 from tests.hostile.helpers import HostileCase, tests_of
-from tests.hostile.modes import CLAIMS, EXCHANGES, GITHUB, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
+from tests.hostile.modes import CLAIMS, EXCHANGES, GITHUB, KEY_SETS, SIGNATURES, TOKENS, TWITCH, USERS, Mode
 from tests.support.covers import covers
 
 
@@ -56,6 +56,10 @@ class Users(ExchangeCase): ...
 class GitHub(ExchangeCase): ...
 
 
+@covers("threats/16")
+class Twitch(ExchangeCase): ...
+
+
 for _case, _modes in (
     (Signatures, SIGNATURES),
     (Claims, CLAIMS),
@@ -63,6 +67,7 @@ for _case, _modes in (
     (Tokens, TOKENS),
     (Users, USERS),
     (GitHub, GITHUB),
+    (Twitch, TWITCH),
 ):
     tests_of(_case, _modes, ExchangeCase.tried)
 del _case  # a second name for a class makes trial run its tests twice

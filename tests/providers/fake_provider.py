@@ -26,6 +26,7 @@ from gamed.config.model import Preset, Provider, ProviderProtocol
 from gamed.config.providers import DISCORD, OPENID, PRESETS
 from gamed.crypto import Secret
 from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, IdentityProvider
+from gamed.providers.discovery import metadata_url
 from gamed.providers.messages import challenge_of
 from gamed.providers.oidc import build_providers
 from gamed.timestamps import http_date
@@ -161,6 +162,7 @@ class FakeOpenIdProvider(FakeHttpProvider):
             "id_token_signing_alg_values_supported": ["RS256", "ES256"],
         }
         self.usual["/.well-known/openid-configuration"] = lambda _: Reply.json(self.metadata)
+        self.usual[urlsplit(metadata_url(issuer)).path] = lambda _: Reply.json(self.metadata)
         self.usual["/keys"] = lambda _: Reply.json({"keys": [signer.public for signer in self.signers]})
         self.usual["/token"] = lambda _: Reply.json(self.tokens())
 

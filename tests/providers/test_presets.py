@@ -23,13 +23,6 @@ from tests.providers.fake_provider import (
 from tests.providers.signing import ES, RSA
 from tests.test_layout import package
 
-TWITCH = Preset(
-    ProviderProtocol.OIDC,
-    "Twitch",
-    ("openid",),
-    "https://id.twitch.tv/oauth2",
-    authorization_parameters={"force_verify": "true"},
-)
 EVERYTHING = Preset(
     ProviderProtocol.OIDC,
     "Every",
@@ -73,8 +66,8 @@ class PlantedPresetTests(SynchronousTestCase):
         return dict(parse_qsl(urlsplit(self.successResultOf(fixture.go()).url).query))
 
     def test_twitch(self) -> None:
-        """A Twitch that always asks the player to confirm needs a preset and no other code."""
-        settings = self.settings("twitch", TWITCH)
+        """Twitch asks the player to confirm each time, by a parameter of its own; its accounts are numbers."""
+        settings = self.settings("twitch", PRESETS["twitch"])
         fixture, _ = self.openid(settings)
         query = self.query(fixture)
         self.assertEqual((settings.label, query["scope"], query["force_verify"]), ("Twitch", "openid", "true"))

@@ -10,6 +10,7 @@ from tests.providers.fake_provider import ProviderFixture, discord, generic, git
 
 OFFERED: dict[str, object] = {"claims_supported": ["sub", "auth_time"]}
 GOOGLE = "https://accounts.google.com"
+TWITCH = "https://id.twitch.tv/oauth2"
 
 
 def set_to(kind: Reauthentication) -> ProviderFixture:
@@ -46,7 +47,8 @@ class AskingTests(SynchronousTestCase):
         for fixture, prompt in ((google, "select_account"), (discord(), "consent"), (github(), "select_account")):
             for ask_again in (True, False):
                 self.assertEqual(self.asked(fixture, ask_again=ask_again), {"prompt": [prompt]})
-        self.assertEqual(self.asked(generic()), {})
+        for fixture in (generic(), openid("twitch", TWITCH)):
+            self.assertEqual(self.asked(fixture), {})
 
 
 class ProofTests(SynchronousTestCase):

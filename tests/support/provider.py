@@ -11,7 +11,7 @@ from itertools import count
 from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
-from gamed.dev.clients import DISCORD, GITHUB, GOOGLE, Client
+from gamed.dev.clients import DISCORD, EMULATED, GOOGLE, SIDES, Client
 from gamed.dev.provider import DevelopmentProvider, RecordedRequest
 
 BASE = "https://provider.example"
@@ -22,8 +22,11 @@ DISCORD_CLIENT = Client(DISCORD, "1024", Secret(DISCORD_SECRET.encode()), frozen
 GOOGLE_CLIENT = Client(
     GOOGLE, "1024.apps.example", Secret(GOOGLE_SECRET.encode()), frozenset({f"{GAME}/auth/google/callback"})
 )
-GITHUB_SECRET = "github-secret"
-GITHUB_CLIENT = Client(GITHUB, "Iv1.1024", Secret(GITHUB_SECRET.encode()), frozenset({f"{GAME}/auth/github/callback"}))
+SIDE_SECRET = "side-secret"
+SIDE_CLIENTS = tuple(
+    Client(EMULATED[name], f"{name}-1024", Secret(SIDE_SECRET.encode()), frozenset({f"{GAME}/auth/{name}/callback"}))
+    for name in SIDES
+)
 
 
 class WatchedProvider(DevelopmentProvider):
@@ -40,7 +43,7 @@ def development_provider(clock: Clock | None = None, kind: type[WatchedProvider]
     numbers = count(1)
     return kind(
         BASE,
-        (DISCORD_CLIENT, GOOGLE_CLIENT, GITHUB_CLIENT),
+        (DISCORD_CLIENT, GOOGLE_CLIENT, *SIDE_CLIENTS),
         clock,
         lambda: START_MS + int(clock.seconds() * 1000),
         lambda size: next(numbers).to_bytes(size, "big"),

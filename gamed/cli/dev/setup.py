@@ -43,6 +43,7 @@ CLIENT_IDS = {
     "discord": "80351110224678912",
     "google": "gamed-dev.apps.googleusercontent.com",
     "github": "Iv1.8a61f9b3a7aba766",
+    "twitch": "hof5gwx0su6owfnys0yan9c87zr6t1",
 }
 MATCH_AUDIENCE, MATCH_SECRET_ENV = "match.example", "GAMED_MATCH_SECRET"
 """The server that may introspect tickets, and the variable in which --script finds its secret."""
@@ -177,6 +178,8 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
 
 def _side_members(provider: str, name: str) -> dict[str, str]:
     """Return the addresses of a provider below its own name."""
+    if EMULATED[name].openid:
+        return {"issuer": f"{provider}/{name}"}
     templates = {
         "authorization_endpoint": documents.SIDE_AUTHORIZE,
         "token_endpoint": documents.SIDE_TOKEN,
