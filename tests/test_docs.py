@@ -44,7 +44,7 @@ REFERENCE: Mapping[str, int] = {
     "docs/internals/storage.md": 1000,
     "docs/internals/threats.md": 2750,
     "docs/owners/commands.md": 2100,
-    "docs/owners/configuration.md": 1950,
+    "docs/owners/configuration.md": 2150,
     "docs/owners/events.md": 1800,
     "docs/owners/postgresql.md": 1400,
 }

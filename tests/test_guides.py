@@ -15,7 +15,9 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-PROVIDERS = tuple(f"docs/owners/{name}.md" for name in ("providers", "github", "twitch", "other-providers"))
+PROVIDERS = tuple(
+    f"docs/owners/{name}.md" for name in ("providers", "github", "twitch", "microsoft", "other-providers")
+)
 GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
 REMEDIES = ("docs/owners/troubleshooting.md", "docs/owners/not-starting.md", "docs/owners/published-files.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")

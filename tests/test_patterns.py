@@ -190,6 +190,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.providers.messages:_TOKEN": [("", "a", " ")],
     "gamed.providers.id_token:_ALPHABET": [("", "a", "=")],
     "gamed.providers.discovery:_URL": [("", "a", " ")],
+    "gamed.providers.discovery:_GUID": [("", "a", "-"), ("9188040d-6c67-4c5b-b112-", "a", " ")],
     "gamed.providers.client:_SECONDS": [("", "0", "")],
     "gamed.providers.id_token:_OPENID": [("a", " ", "\n"), ("", "a", " "), ("", " a", " ")],
     "gamed.database.postgresql.statements:_PLACE": [

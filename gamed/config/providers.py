@@ -76,9 +76,21 @@ TWITCH = Preset(
     authorization_parameters={"force_verify": "true"},
     algorithms=("RS256",),
 )
+MICROSOFT = Preset(
+    ProviderProtocol.OIDC,
+    "Microsoft",
+    ("openid",),
+    "https://login.microsoftonline.com/consumers/v2.0",  # personal accounts, those of Xbox and Minecraft
+    fixed_scopes=True,
+    authorization_parameters={"prompt": "select_account"},
+    tenants=True,
+    algorithms=("RS256",),
+    # `prompt=login` asks for the password; `auth_time` is a claim that the owner would have to add in the console.
+    reauthentication=Reauthentication.PROMPT,
+)
 OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
 """The settings of a provider that is known by its issuer alone."""
-PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB, "twitch": TWITCH}
+PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT}
 
 
 def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:
@@ -111,6 +123,9 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
     secret = _secret(section, sources)
     if preset is None:
         return None
+    issuer = section.value("issuer", _issuer, preset.issuer)
+    if preset.tenants and issuer is not None and not _names_tenants(issuer):
+        section.problem("issuer", f'expected an issuer such as "{preset.issuer}", or with another tenant in it')
     own = {endpoint: section.value(endpoint, _endpoint, None) for endpoint in ENDPOINTS}
     provider = Provider(
         name=name,
@@ -119,7 +134,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         client_secret=secret or Secret(b""),
         label=section.value("label", plain_text(32), preset.label) or name,
         scopes=_scopes(section, preset),
-        issuer=section.value("issuer", _issuer, preset.issuer),
+        issuer=issuer,
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
         subject_field=section.value("subject_field", field_name, preset.subject_field),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
@@ -176,6 +191,12 @@ def _endpoint(value: object) -> str:
         raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"') from None
     parse_public_url(f"{parts.scheme}://{parts.netloc}")
     return value
+
+
+def _names_tenants(issuer: str) -> bool:
+    """Return whether an issuer ends with the tenants that may sign in, and the version: `/consumers/v2.0`."""
+    *_, tenants, version = ("", *urlsplit(issuer).path.split("/"))
+    return bool(tenants) and version == "v2.0"
 
 
 def _issuer(value: object) -> str:

@@ -23,6 +23,8 @@ class EmulatedProvider(Struct, frozen=True):
     """True if it adds `iss` to the callback (RFC 9207)."""
     parameters: Mapping[str, str] = {}
     """Further parameters that an authorization request must have, with their values."""
+    tenants: bool = False
+    """True if each tenant has an issuer of its own."""
     form_only: bool = False
     """True if it takes the client secret in the form only."""
 
@@ -41,7 +43,10 @@ GITHUB = EmulatedProvider("GitHub", "", frozenset({"select_account"}), None, ope
 TWITCH = EmulatedProvider(
     "Twitch", "openid", frozenset(), None, openid=True, parameters={"force_verify": "true"}, form_only=True
 )
-SIDES = {"github": GITHUB, "twitch": TWITCH}
+MICROSOFT = EmulatedProvider(
+    "Microsoft", "openid", frozenset({"select_account", "login"}), None, openid=True, form_only=True, tenants=True
+)
+SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT}
 """The providers whose endpoints are below `/NAME/` of the development provider's address."""
 EMULATED = {"discord": DISCORD, "google": GOOGLE, **SIDES}
 
@@ -56,33 +61,72 @@ class Client(Struct, frozen=True):
     """Compared byte for byte."""
 
 
+PERSONAL = "9188040d-6c67-4c5b-b112-36a304b66dad"
+WORK = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+"""Microsoft's tenant of personal accounts, and one of an organization."""
+
+
 class SamplePerson(Struct, frozen=True):
     """A person with an account at every provider, the same at every start."""
 
     key: str
     name: str
-    discord_id: str
-    """A snowflake: digits."""
-    google_sub: str
-    """21 digits."""
-    github_id: int
-    twitch_id: int
+    subjects: Mapping[str, str]
+    """The subjects of this person's accounts by the names of EMULATED: digits, with Microsoft's tenant and `sub`."""
 
     @property
-    def subjects(self) -> Mapping[str, str]:
-        """Return the subjects of this person's accounts by the names of EMULATED."""
-        return {
-            "discord": self.discord_id,
-            "google": self.google_sub,
-            "github": str(self.github_id),
-            "twitch": str(self.twitch_id),
-        }
+    def discord_id(self) -> str:
+        return self.subjects["discord"]
+
+    @property
+    def google_sub(self) -> str:
+        return self.subjects["google"]
 
 
 PEOPLE = (
-    SamplePerson("anna", "Anna", "80351110224678912", "110169484474386276334", 583231, 44322889),
-    SamplePerson("bo", "Bo", "175928847299117063", "104872013365918274650", 9919, 713936733),
-    SamplePerson("chidi", "Chidi", "1024512345678901234", "117263540918273645091", 178205117, 12826),
-    SamplePerson("dilek", "Dilek", "999999999999999999", "100000000000000000007", 7, 7),
+    SamplePerson(
+        "anna",
+        "Anna",
+        {
+            "discord": "80351110224678912",
+            "google": "110169484474386276334",
+            "github": "583231",
+            "twitch": "44322889",
+            "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
+        },
+    ),
+    SamplePerson(
+        "bo",
+        "Bo",
+        {
+            "discord": "175928847299117063",
+            "google": "104872013365918274650",
+            "github": "9919",
+            "twitch": "713936733",
+            "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAABmxvsVrSa7aFHy782bbt0b",
+        },
+    ),
+    SamplePerson(
+        "chidi",
+        "Chidi",
+        {
+            "discord": "1024512345678901234",
+            "google": "117263540918273645091",
+            "github": "178205117",
+            "twitch": "12826",
+            "microsoft": f"{WORK}/HKZpfaHyWadeOouYlitjrI-KfTm222X5rrV3xDqfKQ",
+        },
+    ),
+    SamplePerson(
+        "dilek",
+        "Dilek",
+        {
+            "discord": "999999999999999999",
+            "google": "100000000000000000007",
+            "github": "7",
+            "twitch": "7",
+            "microsoft": f"{WORK}/l3_roISQU222bULS9yi2k0XpqpOiMz5H3ZACo1GeXA",
+        },
+    ),
 )
 BY_KEY = {person.key: person for person in PEOPLE}

@@ -18,6 +18,7 @@ DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/
 DISCOVERY = "/.well-known/openid-configuration"
 SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/<side>/user"
 SIDE_DISCOVERY, SIDE_KEYS = f"/<side>{DISCOVERY}", "/<side>/keys"
+SIDE_TENANTS, TENANT = f"/<side>/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
 
 
@@ -46,13 +47,13 @@ def discovery(base: str) -> dict[str, Any]:
     }
 
 
-def side_discovery(issuer: str) -> dict[str, Any]:
-    """Return the discovery document of a provider below its name, as Twitch has it; not one lists PKCE."""
+def side_discovery(base: str, issuer: str) -> dict[str, Any]:
+    """Return the discovery document of a provider whose paths are below `base`, as Twitch has it, without PKCE."""
     return {
         "issuer": issuer,
-        "authorization_endpoint": f"{issuer}/authorize",
-        "token_endpoint": f"{issuer}/token",
-        "jwks_uri": f"{issuer}/keys",
+        "authorization_endpoint": f"{base}/authorize",
+        "token_endpoint": f"{base}/token",
+        "jwks_uri": f"{base}/keys",
         "response_types_supported": ["code"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"],
@@ -93,8 +94,8 @@ def github_user(person: SamplePerson) -> dict[str, Any]:
     """Return GitHub's `/user`, without the members that name other addresses."""
     return {
         "login": person.key,
-        "id": person.github_id,
-        "node_id": f"MDQ6VXNlcj{person.github_id}",
+        "id": int(person.subjects["github"]),
+        "node_id": f"MDQ6VXNlcj{person.subjects['github']}",
         "type": "User",
         "site_admin": False,
         "name": person.name,
@@ -112,6 +113,18 @@ def twitch_tokens(access_token: str, id_token: str) -> dict[str, Any]:
         "refresh_token": "unused",
         "scope": ["openid"],
         "token_type": "bearer",
+    }
+
+
+def microsoft_tokens(id_token: str) -> dict[str, Any]:
+    """Return the response of Microsoft's token endpoint for the scope `openid`."""
+    return {
+        "token_type": "Bearer",
+        "scope": "openid profile email",
+        "expires_in": 3600,
+        "ext_expires_in": 3600,
+        "access_token": "EwBwA8l6BAAU",
+        "id_token": id_token,
     }
 
 

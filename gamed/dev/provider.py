@@ -28,6 +28,7 @@ from gamed.dev.clients import (
     GITHUB,
     GOOGLE,
     PEOPLE,
+    PERSONAL,
     SIDES,
     Client,
     EmulatedProvider,
@@ -322,16 +323,26 @@ class DevelopmentProvider:
     @app.route(documents.SIDE_DISCOVERY, methods=["GET"])
     def side_discovery(self, request: IRequest, side: str) -> bytes:
         self._record(request)
-        if not _side(side).openid:
+        if not _side(side).openid or _side(side).tenants:
             raise UnknownSide
-        return json(request, documents.side_discovery(f"{self.base}/{side}"))
+        base = f"{self.base}/{side}"
+        return json(request, documents.side_discovery(base, base))
+
+    @app.route(documents.SIDE_TENANTS, methods=["GET"])
+    def side_tenants(self, request: IRequest, side: str, tenants: str) -> bytes:
+        self._record(request)
+        if not _side(side).tenants or tenants not in ("common", "consumers"):
+            raise UnknownSide
+        issuer = self.tenant_issuer(side, documents.TENANT if tenants == "common" else PERSONAL)
+        return json(request, documents.side_discovery(f"{self.base}/{side}", issuer))
 
     @app.route(documents.SIDE_KEYS, methods=["GET"])
     def side_keys(self, request: IRequest, side: str) -> bytes:
         self._record(request)
         if not _side(side).openid:
             raise UnknownSide
-        return json(request, self.key_set())
+        named = {"issuer": self.tenant_issuer(side, documents.TENANT)} if _side(side).tenants else {}
+        return json(request, {"keys": [{**key, **named} for key in self.key_set()["keys"]]})
 
     @app.route(documents.SIDE_USER, methods=["GET"])
     def side_user(self, request: IRequest, side: str) -> bytes:
@@ -365,7 +376,14 @@ class DevelopmentProvider:
         if not SIDES[side].openid:
             return documents.github_tokens(access_token)
         issuer, subject = f"{self.base}/{side}", grant.person.subjects[side]
+        if SIDES[side].tenants:
+            tenant, _, subject = subject.partition("/")
+            claims = self.side_claims(self.tenant_issuer(side, tenant), subject, grant, access_token)
+            return documents.microsoft_tokens(self.sign({**claims, "tid": tenant, "ver": "2.0"}))
         return documents.twitch_tokens(access_token, self.sign(self.side_claims(issuer, subject, grant, access_token)))
+
+    def tenant_issuer(self, side: str, tenant: str) -> str:
+        return f"{self.base}/{side}/{tenant}/v2.0"
 
     def side_claims(self, issuer: str, subject: str, grant: Grant, access_token: str) -> dict[str, Any]:
         return {**self.claims(grant, access_token), "iss": issuer, "sub": subject}

@@ -16,11 +16,14 @@ from gamed.providers.base import IdentityNamespace, ProviderError, ProviderMisco
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _URL = compile(r"[!-~]{1,2048}", ASCII)
+_GUID = compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", ASCII)
 
 
 class Metadata(Struct, frozen=True):
     """The validated members of a discovery document that are used."""
 
+    issuer: str
+    """The configured issuer, or with tenants that of one tenant or the template of all."""
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
@@ -38,9 +41,16 @@ def metadata_url(issuer: str) -> str:
     return issuer.removesuffix("/") + "/.well-known/openid-configuration"
 
 
-def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tuple[str, ...]) -> Metadata:
-    """Return the metadata or raise ProviderFailure; `accepted` are the algorithms that this server accepts."""
-    if document.get("issuer") != issuer:
+def validate_metadata(
+    document: Mapping[str, object], issuer: str, accepted: tuple[str, ...], *, tenants: bool = False
+) -> Metadata:
+    """Return the metadata or raise ProviderFailure; `accepted` are the algorithms that this server accepts.
+
+    With `tenants` the document's issuer is the template, or that of one tenant (see tenant_template).
+    """
+    found = document.get("issuer")
+    template = tenant_template(issuer) if tenants else issuer
+    if not isinstance(found, str) or not (found == template or (tenants and tenant_of(found, template))):
         raise ProviderMisconfigured(
             "discovery: the document is of another issuer; compare issuer in authentication.json exactly, "
             "including a slash at its end"
@@ -51,6 +61,7 @@ def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tup
     _offers(document, "response_types_supported", ("code",), "the authorization code flow")
     signed = _offers(document, "id_token_signing_alg_values_supported", accepted, " or ".join(accepted))
     return Metadata(
+        issuer=found,
         authorization_endpoint=_endpoint(document, "authorization_endpoint", issuer),
         token_endpoint=_endpoint(document, "token_endpoint", issuer),
         jwks_uri=_endpoint(document, "jwks_uri", issuer),
@@ -59,6 +70,28 @@ def validate_metadata(document: Mapping[str, object], issuer: str, accepted: tup
         iss_promised=document.get("authorization_response_iss_parameter_supported") is True,
         auth_time="auth_time" in (_string_list(document, "claims_supported") or ()),
     )
+
+
+_PLACEHOLDER = "{tenantid}"
+
+
+def tenant_template(issuer: str) -> str:
+    """Return the template of the tenants' issuers, from an issuer such as `https://host/consumers/v2.0`.
+
+    It is `https://host/{tenantid}/v2.0`, where each tenant's issuer has its GUID (Microsoft: Access tokens, Validate
+    the issuer).
+    """
+    head, _, version = issuer.rpartition("/")
+    return f"{head.rpartition('/')[0]}/{_PLACEHOLDER}/{version}"
+
+
+def tenant_of(issuer: object, template: str) -> str | None:
+    """Return the GUID of the tenant whose issuer this is, or None for anything else."""
+    before, _, after = template.partition(_PLACEHOLDER)
+    if not isinstance(issuer, str) or not (issuer.startswith(before) and issuer.endswith(after)):
+        return None
+    tenant = issuer[len(before) : len(issuer) - len(after)]
+    return tenant if _GUID.fullmatch(tenant) else None
 
 
 def is_loopback(url: str) -> bool:
@@ -137,6 +170,8 @@ def _split(url: object) -> SplitResult | None:
 
 def identity_namespace(settings: Provider) -> IdentityNamespace:
     """Return the namespace of a provider's identities."""
+    if settings.preset.tenants:  # the same for all tenants; the subject begins with the tenant
+        return IdentityNamespace("oidc", tenant_template(settings.issuer or ""))
     if settings.protocol is ProviderProtocol.OIDC:
         return IdentityNamespace("oidc", settings.issuer or "")
     return IdentityNamespace("oauth2", settings.identity_namespace or origin(settings.userinfo_endpoint or ""))

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from gamed.crypto import Secret, base64url
 from gamed.providers.base import ProviderError, ServerClockSkew
+from gamed.providers.discovery import tenant_of
 from gamed.providers.messages import MAX_DEPTH
 from gamed.strict_json import JsonMalformed, parse_object
 from gamed.structs import redacts
@@ -42,6 +43,8 @@ class SigningKey(Struct, frozen=True):
     kid: str | None
     algorithm: str
     key: Key
+    issuer: str | None = None
+    """The issuer for whose tokens the key is, or the template of them; only a provider with tenants has it."""
 
 
 def validate_keys(document: Mapping[str, object]) -> tuple[SigningKey, ...]:
@@ -55,7 +58,7 @@ def validate_keys(document: Mapping[str, object]) -> tuple[SigningKey, ...]:
     return keys
 
 
-def find_key(keys: tuple[SigningKey, ...], algorithm: str, kid: str | None) -> Key:
+def find_key(keys: tuple[SigningKey, ...], algorithm: str, kid: str | None) -> SigningKey:
     """Return the key that a header names, or the only one if it has no `kid` (OIDC Core 10.1); raise KeyUnknown."""
     if kid is None and len(keys) > 1:
         raise KeyUnknown("ID token: kid is missing, and the provider has several keys")
@@ -64,7 +67,7 @@ def find_key(keys: tuple[SigningKey, ...], algorithm: str, kid: str | None) -> K
         raise KeyUnknown("ID token: signed with a key that is not among the provider's usable keys")
     if len(found) > 1:
         raise KeyUnknown("jwks_uri: two keys have the same kid")
-    return found[0].key
+    return found[0]
 
 
 def _validate_key(value: object) -> SigningKey | None:
@@ -79,12 +82,17 @@ def _validate_key(value: object) -> SigningKey | None:
         return None
     try:
         if value.get("kty") == "RSA" and value.get("alg") in (None, "RS256"):
-            return SigningKey(kid, "RS256", _rsa(value))
+            return SigningKey(kid, "RS256", _rsa(value), _key_issuer(value))
         if value.get("kty") == "EC" and value.get("alg") in (None, "ES256") and value.get("crv") == "P-256":
-            return SigningKey(kid, "ES256", _ec(value))
+            return SigningKey(kid, "ES256", _ec(value), _key_issuer(value))
     except (JoseError, ValueError):
         pass
     return None
+
+
+def _key_issuer(key: Mapping[str, object]) -> str | None:
+    issuer = key.get("issuer")
+    return issuer if isinstance(issuer, str) else None
 
 
 def _verifies_signatures(key: Mapping[str, object]) -> bool:
@@ -161,7 +169,7 @@ def parse_token(token: Secret, algorithms: frozenset[str]) -> UnverifiedToken:
 
 def read_claims(token: UnverifiedToken, keys: tuple[SigningKey, ...]) -> Mapping[str, object]:
     """Verify the signature and return the claims; raise KeyUnknown, SignatureWrong or another ProviderError."""
-    key = find_key(keys, token.algorithm, token.kid)
+    key = find_key(keys, token.algorithm, token.kid).key
     registry = _Registry(algorithms=[token.algorithm], strict_check_header=False)
     try:
         signed = jws.deserialize_compact(token.token.reveal(), key, registry=registry)
@@ -189,6 +197,23 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
     if expected.asked_ms is not None:
         _validate_asked(claims, (expected.asked_ms + (offset_ms or 0)) / 1000)
     return openid_subject(claims.get("sub"))
+
+
+def validate_tenant(claims: Mapping[str, object], issuer: str, key: SigningKey, template: str) -> str:
+    """Return the tenant whose issuer a token has, a GUID; raise ProviderError.
+
+    `issuer` is that of the metadata: of one tenant, or the template. A key of one tenant is for no other's tokens: a
+    key of personal accounts must not sign for an organization (Microsoft: Access tokens, Validate the issuer).
+    """
+    iss = claims.get("iss")
+    tenant = tenant_of(iss, template)
+    if tenant is None or issuer not in (template, iss):
+        raise ProviderError("ID token: iss is another issuer")
+    if claims.get("tid", tenant) != tenant:  # absent where the scope `profile` is needed for it
+        raise ProviderError("ID token: tid is not the tenant of iss")
+    if key.issuer not in (template, iss):
+        raise ProviderError("ID token: signed with a key that is for another issuer")
+    return tenant
 
 
 def openid_subject(value: object) -> str:

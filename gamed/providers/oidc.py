@@ -19,7 +19,7 @@ from gamed.providers.base import (
 )
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
-from gamed.providers.discovery import Metadata, metadata_url, validate_metadata
+from gamed.providers.discovery import Metadata, identity_namespace, metadata_url, validate_metadata
 from gamed.providers.document_cache import DocumentCache
 from gamed.providers.id_token import (
     ExpectedClaims,
@@ -27,10 +27,12 @@ from gamed.providers.id_token import (
     SignatureWrong,
     SigningKey,
     UnverifiedToken,
+    find_key,
     parse_token,
     read_claims,
     validate_claims,
     validate_keys,
+    validate_tenant,
 )
 from gamed.providers.messages import (
     ClientCredentials,
@@ -71,6 +73,7 @@ class OidcProvider:
         self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
         self._scopes = settings.scopes
         self._preset = settings.preset
+        self._namespace = identity_namespace(settings)
         self._reauthentication = settings.reauthentication
         self._client = client
         self._breaker = breaker
@@ -79,8 +82,9 @@ class OidcProvider:
         self._keys = DocumentCache(settings.name, "jwks_uri", clock, self._fetch_keys)
 
     @property
-    def issuer(self) -> str:
-        return self._issuer
+    def issuer(self) -> str | None:
+        """Return the issuer; None with tenants, where the callback does not have the one of the configuration."""
+        return None if self._preset.tenants else self._issuer
 
     def require_available(self) -> None:
         self._breaker.require_closed()
@@ -110,12 +114,15 @@ class OidcProvider:
         request = token_request(metadata.token_endpoint, self._credentials, form, login_id, metadata.basic_auth)
         response = await self._client.call(request, until)
         id_token = validate_tokens(response).id_token()
-        claims = await self._claims(parse_token(id_token, metadata.algorithms), until)
+        claims, key = await self._claims(parse_token(id_token, metadata.algorithms), until)
         proves = asked_ms is not None and self._reauthentication_at(metadata) is Reauthentication.AUTH_TIME
-        issuers = accepted_issuers(self._issuer)
+        issuers, of_tenant = accepted_issuers(self._issuer), ""
+        if self._preset.tenants:
+            of_tenant = validate_tenant(claims, metadata.issuer, key, self._namespace.namespace) + "/"
+            issuers = frozenset({str(claims["iss"])})
         expected = ExpectedClaims(issuers, self._credentials.client_id, nonce, asked_ms if proves else None)
-        subject = validate_claims(claims, expected, self._now_ms(), response.offset_ms)
-        return ExternalIdentity("oidc", self._issuer, subject, proves)
+        subject = of_tenant + validate_claims(claims, expected, self._now_ms(), response.offset_ms)
+        return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject, proves)
 
     def _reauthentication_at(self, metadata: Metadata) -> Reauthentication:
         """Return how this provider asks again: by the owner's setting, else by the preset and the metadata."""
@@ -124,23 +131,27 @@ class OidcProvider:
         listed = self._preset.reauthentication
         return Reauthentication.PROMPT if listed is Reauthentication.AUTH_TIME and not metadata.auth_time else listed
 
-    async def _claims(self, token: UnverifiedToken, until: float) -> Mapping[str, object]:
-        """Verify the token with the cached keys, or with newer ones: providers change keys without notice."""
+    async def _claims(self, token: UnverifiedToken, until: float) -> tuple[Mapping[str, object], SigningKey]:
+        """Verify the token with the cached keys, or with newer ones: providers change keys without notice.
+
+        Return the claims, and the key that signed them.
+        """
         keys = await self._keys.get(until)
         try:
-            return read_claims(token, keys)
+            return read_claims(token, keys), find_key(keys, token.algorithm, token.kid)
         except (KeyUnknown, SignatureWrong):
             newer = await self._keys.refresh(until)
             if newer is None:
                 raise
-            return read_claims(token, newer)
+            return read_claims(token, newer), find_key(newer, token.algorithm, token.kid)
 
     async def _fetch_metadata(self) -> Metadata:
         request = document_request("discovery", metadata_url(self._issuer))
         response = await self._client.call(request, self._client.deadline())
         if response.status == 404:
             raise ProviderMisconfigured("discovery: answered 404; check issuer in authentication.json")
-        return validate_metadata(validate_document(response), self._issuer, self._preset.algorithms)
+        document, preset = validate_document(response), self._preset
+        return validate_metadata(document, self._issuer, preset.algorithms, tenants=preset.tenants)
 
     async def _fetch_keys(self) -> tuple[SigningKey, ...]:
         until = self._client.deadline()

@@ -525,6 +525,23 @@ class ProviderTests(SynchronousTestCase):
                 ],
             ),
             ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
+            *(
+                (
+                    "microsoft",
+                    {**own, "issuer": issuer},
+                    [
+                        "providers.microsoft.issuer: expected an issuer such as "
+                        '"https://login.microsoftonline.com/consumers/v2.0", or with another tenant in it'
+                    ],
+                )
+                for issuer in (
+                    "https://login.microsoftonline.com/common",
+                    "https://login.microsoftonline.com/common/v2.0/",
+                    "https://login.microsoftonline.com//v2.0",
+                    "https://login.microsoftonline.com/v2.0",
+                    "https://login.microsoftonline.com",
+                )
+            ),
             (
                 "twitch",
                 {**own, "scopes": ["openid", "user:read:email"]},

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.clients import PEOPLE, SIDES
+from gamed.dev.clients import PEOPLE, PERSONAL, SIDES
 from gamed.dev.grants import ResponseMode, UntrustedClient, challenge_of
 from gamed.dev.provider import SLOW_SECONDS
 from tests.support.provider import (
@@ -330,7 +330,7 @@ class GitHubTests(ProviderCase):
         self.assertEqual((status, tokens["token_type"], tokens["scope"]), (200, "bearer", ""))
         bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
         status, user = self.ask("GET", "/github/user", bearer)
-        self.assertEqual((status, user["id"], user["name"]), (200, PEOPLE[1].github_id, "Bo"))
+        self.assertEqual((status, user["id"], user["name"]), (200, int(PEOPLE[1].subjects["github"]), "Bo"))
         self.assertEqual(self.ask("GET", "/github/user", {"Authorization": "Bearer x"})[0], 401)
 
     def test_secret(self) -> None:
@@ -390,7 +390,12 @@ class TwitchTests(SideCase):
         """Its scope is a list, its subject a number as text, and no callback has `iss`."""
         document, tokens, claims = self.whole()
         self.assertEqual((document["issuer"], tokens["scope"]), (f"{BASE}/twitch", ["openid"]))
-        expected = {"iss": f"{BASE}/twitch", "aud": "twitch-1024", "sub": str(PEOPLE[1].twitch_id), "nonce": "a nonce"}
+        expected = {
+            "iss": f"{BASE}/twitch",
+            "aud": "twitch-1024",
+            "sub": PEOPLE[1].subjects["twitch"],
+            "nonce": "a nonce",
+        }
         self.assertLessEqual(expected.items(), claims.items())
         self.assertEqual(set(self.callback(self.asked)), {"code", "state"})
 
@@ -399,6 +404,34 @@ class TwitchTests(SideCase):
         for asked in (without(self.asked, "force_verify"), {**self.asked, "prompt": "login"}):
             self.assertEqual(self.callback(asked)["error"], "invalid_request")
         self.assertEqual(self.whole(client_secret="wrong")[1]["error"], "invalid_client")
+
+
+class MicrosoftTests(SideCase):
+    side = "microsoft/common/v2.0"
+    asked: ClassVar = {
+        **GOOGLE,
+        "client_id": "microsoft-1024",
+        "redirect_uri": f"{GAME}/auth/microsoft/callback",
+    }
+
+    def test_whole(self) -> None:
+        """The document has the template of issuers, as the key has, and the token the issuer of the person's tenant."""
+        document, tokens, claims = self.whole()
+        self.assertEqual(document["issuer"], f"{BASE}/microsoft/{{tenantid}}/v2.0")
+        tenant, _, subject = PEOPLE[1].subjects["microsoft"].partition("/")
+        expected = {"iss": f"{BASE}/microsoft/{tenant}/v2.0", "tid": tenant, "sub": subject, "aud": "microsoft-1024"}
+        self.assertLessEqual(expected.items(), claims.items())
+        self.assertEqual(tokens["token_type"], "Bearer")
+        [key] = self.ask("GET", "/microsoft/keys")[1]["keys"]
+        self.assertEqual(key["issuer"], document["issuer"])
+
+    def test_consumers(self) -> None:
+        """The document of personal accounts has their issuer; there are no others, and none without tenants."""
+        path = ".well-known/openid-configuration"
+        document = self.ask("GET", f"/microsoft/consumers/v2.0/{path}")[1]
+        self.assertEqual(document["issuer"], f"{BASE}/microsoft/{PERSONAL}/v2.0")
+        for place in ("microsoft", "microsoft/others/v2.0", "twitch/common/v2.0", "github"):
+            self.assertEqual(self.ask("GET", f"/{place}/{path}")[0], 404, place)
 
 
 class RecordTests(ProviderCase):

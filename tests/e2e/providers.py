@@ -137,6 +137,17 @@ TWITCH = Stand(
     others=("/twitch/.well-known/openid-configuration", "/twitch/keys"),
     secret_in_form=True,
 )
+MICROSOFT = Stand(
+    "microsoft",
+    _development,
+    lambda base: {"issuer": f"{base}/microsoft/common/v2.0"},
+    "openid",
+    "/microsoft/authorize",
+    "/microsoft/token",
+    prompt="select_account",
+    others=("/microsoft/common/v2.0/.well-known/openid-configuration", "/microsoft/keys"),
+    secret_in_form=True,
+)
 KEYCLOAK = Stand(
     "keycloak",
     _oidc_provider,

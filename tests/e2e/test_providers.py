@@ -12,6 +12,7 @@ from tests.e2e.providers import (
     FAKE_GOOGLE,
     GITHUB,
     GOOGLE,
+    MICROSOFT,
     MOCK_SERVER,
     MOCK_SERVER_OAUTH2,
     PROVIDER_MOCK,
@@ -171,6 +172,16 @@ class WholeTwitch(WholeCase):
     def test_whole(self) -> None:
         """Dilek signs in and confirms her account."""
         self.whole(TWITCH, lambda window: at_development(window, "Dilek"))
+
+
+class WholeMicrosoft(WholeCase):
+    """The development provider's Microsoft, with accounts of two tenants."""
+
+    stands: ClassVar = (MICROSOFT,)
+
+    def test_whole(self) -> None:
+        """Chidi signs in with an account of an organization."""
+        self.whole(MICROSOFT, lambda window: at_development(window, "Chidi"))
 
 
 class Discord(ProviderCase):

@@ -72,6 +72,31 @@ class Twitch(Idp):
         return {**super().tokens(), "scope": ["openid"], "token_type": "bearer", **more}
 
 
+PERSONAL, WORK = "9188040d-6c67-4c5b-b112-36a304b66dad", "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+
+
+def tenant_issuer(tenant: str) -> str:
+    return f"https://login.microsoftonline.com/{tenant}/v2.0"
+
+
+class Microsoft(Idp):
+    """Microsoft's tenants: the metadata have the template, and the person is of an organization."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self.metadata |= {"issuer": tenant_issuer("{tenantid}")}
+        self.key_issuer: object = tenant_issuer("{tenantid}")
+        self.usual[urlsplit(metadata_url(tenant_issuer("common"))).path] = lambda _: Reply.json(self.metadata)
+        self.usual[KEYS] = lambda _: Reply.json({"keys": [self.published(signer.public) for signer in self.signers]})
+
+    def published(self, key: Mapping[str, object]) -> dict[str, object]:
+        return {**key, **({} if self.key_issuer is ABSENT else {"issuer": self.key_issuer})}
+
+    def tokens(self, **more: object) -> dict[str, object]:
+        self.changes = {"iss": tenant_issuer(WORK), "tid": WORK, "ver": "2.0"} | self.changes
+        return super().tokens(**more)
+
+
 class Discord(FakeDiscord):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
@@ -100,7 +125,13 @@ class GitHub(Discord):
         return Reply.json({"id": int(number), "login": "anna", "node_id": "MDQ6VXNlcjE="})
 
 
-FAKES: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord, "github": GitHub, "twitch": Twitch}
+FAKES: Mapping[str, type[Idp] | type[Discord]] = {
+    "idp": Idp,
+    "discord": Discord,
+    "github": GitHub,
+    "twitch": Twitch,
+    "microsoft": Microsoft,
+}
 
 
 def settings_of(name: str, home: str = "") -> Provider:
@@ -119,7 +150,7 @@ def settings_of(name: str, home: str = "") -> Provider:
         preset=preset,
         label=preset.label or name,
         scopes=preset.scopes,
-        issuer=preset.issuer,
+        issuer=tenant_issuer("common") if preset.tenants else preset.issuer,
         **addresses,
         subject_field=preset.subject_field,
     )

@@ -26,10 +26,13 @@ from tests.hostile.fake_provider import (
     ISSUER,
     KEYS,
     MARK,
+    PERSONAL,
     TOKEN,
+    WORK,
     Forge,
     Idp,
     Reply,
+    tenant_issuer,
 )
 from tests.providers.signing import ES, RSA, RSA_NEW, Signer, compact, ec, hs256, rsa
 
@@ -556,7 +559,83 @@ TWITCH = (
     Mode("twitch keys gone", **_twitch(always(KEYS, Reply(500)), UNAVAILABLE, "jwks_uri: answered 500")),
 )
 
-EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB, *TWITCH)
+
+CACHED = 2 * HOUR
+"""After this time documents are fetched again."""
+
+
+def _microsoft(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "") -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "microsoft", "heals": CACHED}
+
+
+def _tenant(issuer: str, **changes: object) -> Twist:
+    """Have the metadata of one tenant, or the key of another one, beside other claims."""
+
+    def twist(fake: Any) -> None:
+        fake.metadata |= {"issuer": issuer}
+        fake.changes.update(changes)
+
+    return twist
+
+
+def _key_of(issuer: object, **changes: object) -> Twist:
+    def twist(fake: Any) -> None:
+        fake.key_issuer = issuer
+        fake.changes.update(changes)
+
+    return twist
+
+
+_OF = tenant_issuer
+_PERSON = {"iss": _OF(PERSONAL), "tid": PERSONAL}
+MICROSOFT = (
+    Mode("microsoft a personal account", **_microsoft(claims(**_PERSON), None)),
+    Mode("microsoft a key of personal accounts for one", **_microsoft(_key_of(_OF(PERSONAL), **_PERSON), None)),
+    Mode("microsoft one tenant's metadata", **_microsoft(_tenant(_OF(WORK)), None)),
+    Mode("microsoft tid absent", **_microsoft(claims(tid=ABSENT), None)),
+    Mode("microsoft iss the template", **_microsoft(claims(iss=_OF("{tenantid}")), cause="iss is another")),
+    Mode("microsoft iss of common", **_microsoft(claims(iss=_OF("common"), tid="common"), cause="iss is another")),
+    *(
+        Mode(f"microsoft iss {number}", **_microsoft(claims(iss=iss, tid=tid), cause="iss is another"))
+        for number, (iss, tid) in enumerate(
+            (
+                (_OF("contoso.onmicrosoft.com"), "contoso.onmicrosoft.com"),
+                (_OF(WORK.upper()), WORK.upper()),
+                (_OF(f"{WORK}/x"), f"{WORK}/x"),
+                (_OF(f"{PERSONAL}/../{WORK}"), f"{PERSONAL}/../{WORK}"),
+                (_OF(f"{WORK}\n"), f"{WORK}\n"),
+                (_OF(""), ""),
+                (_OF(WORK) + "/", WORK),
+                (_OF(WORK).replace("https", "http"), WORK),
+                (_OF(WORK).replace("login.microsoftonline.com", f"{MARK}.example"), WORK),
+                (_OF(WORK).replace("v2.0", "v1.0"), WORK),
+                (f"https://sts.windows.net/{WORK}/", WORK),
+                (None, WORK),
+                ([_OF(WORK)], WORK),
+            )
+        )
+    ),
+    Mode("microsoft tid of another tenant", **_microsoft(claims(tid=PERSONAL), cause="tid is not the tenant")),
+    Mode("microsoft tid empty", **_microsoft(claims(tid=""), cause="tid is not the tenant")),
+    Mode("microsoft tid null", **_microsoft(claims(tid=None), cause="tid is not the tenant")),
+    Mode("microsoft tid a list", **_microsoft(claims(tid=[WORK]), cause="tid is not the tenant")),
+    Mode("microsoft iss of another than the metadata", **_microsoft(_tenant(_OF(PERSONAL)), cause="iss is another")),
+    Mode("microsoft a key of another tenant", **_microsoft(_key_of(_OF(PERSONAL)), cause="key that is for another")),
+    Mode("microsoft a key without an issuer", **_microsoft(_key_of(ABSENT), cause="key that is for another")),
+    Mode("microsoft a key of a list", **_microsoft(_key_of([_OF(WORK)]), cause="key that is for another")),
+    Mode("microsoft a key of an odd issuer", **_microsoft(_key_of(f"https://{MARK}"), cause="key that is for another")),
+    Mode("microsoft a stranger's key", **_microsoft(token(lambda f, c: STRANGER.sign(c)), cause=NOT_FITTING)),
+    Mode("microsoft aud another", **_microsoft(claims(aud=MARK), cause="aud is another client")),
+    Mode("microsoft nonce another", **_microsoft(claims(nonce="A" * 43), cause="nonce is not the one")),
+    Mode("microsoft sub absent", **_microsoft(claims(sub=ABSENT), cause="sub is not")),
+    Mode("microsoft exp over", **_microsoft(moved(exp=-121, iat=-600), cause="exp has passed")),
+    Mode(
+        "microsoft secret refused", **_microsoft(always(TOKEN, error("invalid_client", 401)), MISCONFIGURED, "secret")
+    ),
+    Mode("microsoft 503", **_microsoft(always(TOKEN, _text(MARK, 503)), UNAVAILABLE, "answered 503")),
+)
+
+EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB, *TWITCH, *MICROSOFT)
 
 if __name__ == "__main__":
     for mode in EXCHANGES:

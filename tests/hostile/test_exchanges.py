@@ -1,7 +1,20 @@
 """Codes at a misbehaving provider: a code for the game, a sentence for the player, the cause for the owner."""
 
+from tests.hostile.fake_provider import PERSONAL, WORK, tenant_issuer
 from tests.hostile.helpers import HostileCase, tests_of
-from tests.hostile.modes import CLAIMS, EXCHANGES, GITHUB, KEY_SETS, SIGNATURES, TOKENS, TWITCH, USERS, Mode
+from tests.hostile.modes import (
+    CACHED,
+    CLAIMS,
+    EXCHANGES,
+    GITHUB,
+    KEY_SETS,
+    MICROSOFT,
+    SIGNATURES,
+    TOKENS,
+    TWITCH,
+    USERS,
+    Mode,
+)
 from tests.support.covers import covers
 
 
@@ -60,6 +73,23 @@ class GitHub(ExchangeCase): ...
 class Twitch(ExchangeCase): ...
 
 
+@covers("threats/16")
+class Microsoft(ExchangeCase):
+    def test_tenants_are_apart(self) -> None:
+        """The same `sub` in two tenants is two players; the same account by another document is the same."""
+        self.serve_hostile("microsoft")
+        players = []
+        for tenant in (WORK, PERSONAL, WORK):
+            self.fake.changes = {"iss": tenant_issuer(tenant), "tid": tenant}
+            self.signs_in()
+            players.append(len(self.server.rows("SELECT player_id FROM player")))
+        self.pass_time(CACHED)
+        self.fake.metadata |= {"issuer": tenant_issuer(WORK)}
+        self.signs_in()
+        players.append(len(self.server.rows("SELECT player_id FROM player")))
+        self.assertEqual([count - players[0] for count in players], [0, 1, 1, 1])
+
+
 for _case, _modes in (
     (Signatures, SIGNATURES),
     (Claims, CLAIMS),
@@ -68,6 +98,7 @@ for _case, _modes in (
     (Users, USERS),
     (GitHub, GITHUB),
     (Twitch, TWITCH),
+    (Microsoft, MICROSOFT),
 ):
     tests_of(_case, _modes, ExchangeCase.tried)
 del _case  # a second name for a class makes trial run its tests twice

@@ -19,6 +19,17 @@ class RealmTests(SynchronousTestCase):
         self.assertEqual(realms["discord"], IdentityNamespace("oauth2", "https://discord.com"))
         self.assertEqual(realms["google"], IdentityNamespace("oidc", "https://accounts.google.com"))
 
+    def test_tenants(self) -> None:
+        """All tenants of Microsoft are one namespace: other tenants that may sign in change no account."""
+        for tenants in ("consumers", "common", "contoso.onmicrosoft.com"):
+            own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET"}
+            issuer = f"https://login.microsoftonline.com/{tenants}/v2.0"
+            config = load_config(changed(OAUTH, providers={"microsoft": {**own, "issuer": issuer}})).config
+            self.assertEqual(
+                identity_namespace(config.providers["microsoft"]),
+                IdentityNamespace("oidc", "https://login.microsoftonline.com/{tenantid}/v2.0"),
+            )
+
     def test_another_host(self) -> None:
         """A preset asked at another host names other people: no account is handed over."""
         realms = self.realms(userinfo_endpoint="https://mirror.example/users/@me")

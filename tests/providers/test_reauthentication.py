@@ -10,6 +10,7 @@ from tests.providers.fake_provider import ProviderFixture, discord, generic, git
 
 OFFERED: dict[str, object] = {"claims_supported": ["sub", "auth_time"]}
 GOOGLE = "https://accounts.google.com"
+MICROSOFT = "https://login.microsoftonline.com"
 TWITCH = "https://id.twitch.tv/oauth2"
 
 
@@ -49,6 +50,10 @@ class AskingTests(SynchronousTestCase):
                 self.assertEqual(self.asked(fixture, ask_again=ask_again), {"prompt": [prompt]})
         for fixture in (generic(), openid("twitch", TWITCH)):
             self.assertEqual(self.asked(fixture), {})
+        microsoft = openid("microsoft", f"{MICROSOFT}/common/v2.0")
+        microsoft.fake.metadata |= OFFERED | {"issuer": f"{MICROSOFT}/{{tenantid}}/v2.0"}  # type: ignore[attr-defined]
+        self.assertEqual(self.asked(microsoft), {"prompt": ["login"]})
+        self.assertEqual(self.asked(microsoft, ask_again=False), {"prompt": ["select_account"]})
 
 
 class ProofTests(SynchronousTestCase):

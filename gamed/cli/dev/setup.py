@@ -44,6 +44,7 @@ CLIENT_IDS = {
     "google": "gamed-dev.apps.googleusercontent.com",
     "github": "Iv1.8a61f9b3a7aba766",
     "twitch": "hof5gwx0su6owfnys0yan9c87zr6t1",
+    "microsoft": "535fb089-9ff3-47b6-9bfb-4f1264799865",
 }
 MATCH_AUDIENCE, MATCH_SECRET_ENV = "match.example", "GAMED_MATCH_SECRET"
 """The server that may introspect tickets, and the variable in which --script finds its secret."""
@@ -179,7 +180,7 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
 def _side_members(provider: str, name: str) -> dict[str, str]:
     """Return the addresses of a provider below its own name."""
     if EMULATED[name].openid:
-        return {"issuer": f"{provider}/{name}"}
+        return {"issuer": f"{provider}/{name}{'/common/v2.0' if EMULATED[name].tenants else ''}"}
     templates = {
         "authorization_endpoint": documents.SIDE_AUTHORIZE,
         "token_endpoint": documents.SIDE_TOKEN,
