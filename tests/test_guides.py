@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from textwrap import dedent
 
+from joserfc.jwk import ECKey
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.commands import gamed
@@ -15,9 +16,8 @@ from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
-PROVIDERS = tuple(
-    f"docs/owners/{name}.md" for name in ("providers", "github", "twitch", "microsoft", "other-providers")
-)
+PRESET_PAGES = ("github", "twitch", "microsoft", "apple")
+PROVIDERS = tuple(f"docs/owners/{name}.md" for name in ("providers", *PRESET_PAGES, "other-providers"))
 GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
 REMEDIES = ("docs/owners/troubleshooting.md", "docs/owners/not-starting.md", "docs/owners/published-files.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
@@ -41,6 +41,7 @@ SYMPTOMS = (
     "the disk is full",
     "has a server: a start would begin an empty one",
 )
+PEM = ECKey.generate_key("P-256").as_pem(private=True).decode()
 BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
 
 
@@ -54,7 +55,8 @@ def configured(text: str) -> Config:
     """Load a configuration with each variable set that it names."""
     secrets = re.findall(r'"client_secret_env": "(\w+)"', text)
     key = b64encode(bytes(range(100, 132))).decode()
-    return load(text, {**dict.fromkeys(secrets, "a-secret"), "GAMED_MASTER_KEY": key}, None, "the guide").config
+    environ = {name: PEM if name.endswith("_KEY") else "a-secret" for name in secrets}
+    return load(text, {**environ, "GAMED_MASTER_KEY": key}, None, "the guide").config
 
 
 class GuideTests(SynchronousTestCase):

@@ -72,6 +72,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.config.json_reader:read": [("", "\n", ""), ("", "a", "")],
     "gamed.config.providers:_NAME": [("a", "-", "A")],
     "gamed.config.providers:_URL": [("", "a", " ")],
+    "gamed.config.providers:_SHORT_ID": [("", "A", " ")],
     "gamed.config.validators:_HOST_PORT": [
         ("[", "a", ""), ("[", "]", "\n"), ("", ":", "\n"), ("", "a", "\n"), ("", "[", ":\n"),
     ],

@@ -104,7 +104,7 @@ def load(
             master_key_origin=key_origin,
             store=store_sources.parse(top),
             checkpoints=_checkpoints(top),
-            providers=_providers(top, mode, sources if providers else None),
+            providers=_providers(top, mode, sources if providers else None, own),
             session=_session(top.section("session")),
             login=_login(top.section("login"), own),
             limits=_limits(top.section("limits")),
@@ -150,15 +150,17 @@ def _checkpoints(top: ObjectReader) -> Checkpoints:
     return chosen
 
 
-def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | None) -> Mapping[str, Provider]:
-    """Return the providers; local mode validates them, and uses none."""
+def _providers(
+    top: ObjectReader, mode: Mode | None, sources: SecretSources | None, own: str | None
+) -> Mapping[str, Provider]:
+    """Return the providers; local mode validates them, and uses none. `own` is `public_url`."""
     if isinstance(top.members.get("providers"), list):
         top.problem("providers", 'expected an object with one member per provider, such as {"discord": {...}}')
         return {}
     section = top.section("providers")
     if mode is Mode.OAUTH and not section.members and isinstance(top.members.get("providers", {}), dict):
         top.problem("providers", "missing; oauth mode needs at least one provider, such as discord or google")
-    found = parse_providers(section, sources if mode is Mode.OAUTH else None)
+    found = parse_providers(section, sources if mode is Mode.OAUTH else None, own)
     master = top.members.get("master_key_env")
     for name, provider in section.members.items():
         if isinstance(provider, dict) and master is not None and provider.get("client_secret_env") == master:

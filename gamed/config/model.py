@@ -86,6 +86,10 @@ class Preset(Struct, frozen=True):
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     """Accepted for ID tokens; the first one if the metadata lists none."""
     subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER
+    signs_secret: bool = False
+    """True if `client_secret_env` names a private key, which signs a client secret for each token request (ES256)."""
+    needs_domain: bool = False
+    """True if its console takes only redirect URIs with https and a host name."""
     secret_in_form: bool = False
     """True if the token endpoint of OAuth 2.0 documents the client secret in the form only, not HTTP Basic."""
     reauthentication: Reauthentication = Reauthentication.NONE
@@ -111,6 +115,9 @@ class Provider(Struct, frozen=True):
     userinfo_endpoint: str | None = None
     subject_field: str | None = None
     identity_namespace: str | None = None
+    team_id: str | None = None
+    key_id: str | None = None
+    """Whose key signs the client secrets, and its name; only a preset that signs them has both."""
     reauthentication: Reauthentication | None = None
     """The owner's setting, which counts more than the preset and the provider's metadata."""
 

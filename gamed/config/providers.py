@@ -1,12 +1,13 @@
 """The member `providers` configures presets and any other OAuth 2.0 or OpenID Connect provider (SPEC 2.1, 5)."""
 
+from collections.abc import Callable
 from re import ASCII, compile
 from urllib.parse import urlsplit
 
 from gamed.config.errors import InvalidValue
 from gamed.config.json_reader import ObjectReader
 from gamed.config.model import Preset, Provider, ProviderProtocol, Reauthentication, SubjectForm
-from gamed.config.secrets import SecretSources, client_secret, variable_name
+from gamed.config.secrets import SecretSources, client_secret, signing_key, variable_name
 from gamed.config.validators import choice, field_name, parse_public_url, plain_text, printable_text, scope
 from gamed.crypto import Secret
 
@@ -14,7 +15,17 @@ ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
 OAUTH2_NEEDS = (*ENDPOINTS, "subject_field")
 OAUTH2_ONLY = (*OAUTH2_NEEDS, "identity_namespace")
 LISTED = ", ".join(ENDPOINTS) + " and subject_field"
-MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", "reauthentication", *OAUTH2_ONLY)
+SIGNED_ONLY = ("team_id", "key_id")
+MEMBERS = (
+    "client_id",
+    "client_secret_env",
+    "label",
+    "scopes",
+    "issuer",
+    "reauthentication",
+    *OAUTH2_ONLY,
+    *SIGNED_ONLY,
+)
 NEVER_HERE = (
     "the {what} itself is never written to this file: put it into an environment variable and name that in {member}"
 )
@@ -24,6 +35,7 @@ RESERVED = frozenset(_PATHS.split())
 """Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
+_SHORT_ID = compile(r"[A-Z0-9]{10}", ASCII)
 
 
 DISCORD = Preset(
@@ -88,12 +100,33 @@ MICROSOFT = Preset(
     # `prompt=login` asks for the password; `auth_time` is a claim that the owner would have to add in the console.
     reauthentication=Reauthentication.PROMPT,
 )
+APPLE = Preset(
+    ProviderProtocol.OIDC,
+    "Apple",
+    # With `name` or `email` Apple answers by a POST of its own page, without the cookie of the browser's attempt.
+    ("openid",),
+    "https://appleid.apple.com",
+    fixed_scopes=True,
+    authorization_parameters={"response_mode": "query"},
+    algorithms=("RS256",),
+    signs_secret=True,
+    needs_domain=True,
+)
 OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
 """The settings of a provider that is known by its issuer alone."""
-PRESETS = {"discord": DISCORD, "google": GOOGLE, "github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT}
+PRESETS = {
+    "discord": DISCORD,
+    "google": GOOGLE,
+    "github": GITHUB,
+    "twitch": TWITCH,
+    "microsoft": MICROSOFT,
+    "apple": APPLE,
+}
 
 
-def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:
+def parse_providers(
+    section: ObjectReader, sources: SecretSources | None, public_url: str | None
+) -> dict[str, Provider]:
     """Return the complete providers in the order of the file; without `sources` their secrets are empty."""
     found = {}
     for name in section.members:
@@ -102,6 +135,7 @@ def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dic
             section.problem(name, f"expected a name of small letters, digits and hyphens{reserved}")
         elif (provider := _provider(name, section.section(name), sources)) is not None:
             found[name] = provider
+            _check_domain(section, provider, public_url)
     return found
 
 
@@ -120,9 +154,11 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
     section.reject_unknown(MEMBERS, HINTS)
     preset = _preset(name, section)
     client_id = section.required("client_id", printable_text(256))
-    secret = _secret(section, sources)
+    convert = signing_key if preset is not None and preset.signs_secret else client_secret
+    secret = _secret(section, sources, convert)
     if preset is None:
         return None
+    signed = {member: _signed(section, member, preset) for member in SIGNED_ONLY}
     issuer = section.value("issuer", _issuer, preset.issuer)
     if preset.tenants and issuer is not None and not _names_tenants(issuer):
         section.problem("issuer", f'expected an issuer such as "{preset.issuer}", or with another tenant in it')
@@ -138,6 +174,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
         subject_field=section.value("subject_field", field_name, preset.subject_field),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
+        **signed,
         reauthentication=section.value("reauthentication", choice(Reauthentication), None),
     )
     return provider if client_id and (secret or sources is None) else None
@@ -174,11 +211,40 @@ def _scopes(section: ObjectReader, preset: Preset) -> tuple[str, ...]:
     return scopes
 
 
-def _secret(section: ObjectReader, sources: SecretSources | None) -> Secret | None:
+def _signed(section: ObjectReader, member: str, preset: Preset) -> str | None:
+    """Return a member that only a preset needs that signs its client secrets."""
+    if preset.signs_secret:
+        return section.required(member, _short_id)
+    if member in section:
+        section.problem(member, "only for a provider whose client secret is signed with a key; leave it out")
+    return None
+
+
+def _short_id(value: object) -> str:
+    if not isinstance(value, str) or not _SHORT_ID.fullmatch(value):
+        raise InvalidValue('expected 10 capital letters and digits, such as "DEF123GHIJ"')
+    return value
+
+
+def _check_domain(section: ObjectReader, provider: Provider, public_url: str | None) -> None:
+    """Add a problem if this provider's own console cannot have the redirect URI; an emulation takes any."""
+    preset = provider.preset
+    if not preset.needs_domain or provider.issuer != preset.issuer or public_url is None:
+        return
+    parts = urlsplit(public_url)
+    if parts.scheme != "https" or not _is_domain(parts.hostname or ""):
+        section.problem(provider.name, f"{preset.label} takes only a public_url with https and a domain name")
+
+
+def _is_domain(host: str) -> bool:
+    return "." in host and ":" not in host and not host.rpartition(".")[2].isdigit()
+
+
+def _secret(section: ObjectReader, sources: SecretSources | None, convert: Callable[[bytes], Secret]) -> Secret | None:
     name = section.required("client_secret_env", variable_name)
     if name is None or sources is None:
         return None
-    return section.value("client_secret_env", lambda _: sources.read(name, client_secret)[0], None)
+    return section.value("client_secret_env", lambda _: sources.read(name, convert)[0], None)
 
 
 def _endpoint(value: object) -> str:

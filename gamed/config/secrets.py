@@ -19,6 +19,7 @@ ReadFile = Callable[[str], bytes]
 """A function that returns the content of a file; it raises OSError."""
 
 MAX_PASSWORD_BYTES = 512
+MAX_KEY_BYTES = 4096
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 _NAME = compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", ASCII)
 _PLAIN_NAME = compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*", ASCII)
@@ -137,6 +138,22 @@ def client_secret(raw: bytes) -> Secret:
     """Check a client secret: visible ASCII without spaces (RFC 6749 A.2)."""
     if not _CLIENT_SECRET.fullmatch(raw.decode("latin-1")):
         raise InvalidValue("the client secret must be 1 to 512 visible ASCII characters, without spaces or line ends")
+    return Secret(raw)
+
+
+def signing_key(raw: bytes) -> Secret:
+    """Check a private key that signs by ES256, in PEM without a password, as in a .p8 file (RFC 5958, RFC 7518 3.4)."""
+    # Late: only a preset that signs its client secrets needs these, and few servers have one.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(raw, None) if len(raw) <= MAX_KEY_BYTES else None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+        raise InvalidValue("the signing key is not the whole content of a .p8 file: PEM of an EC key on P-256")
     return Secret(raw)
 
 

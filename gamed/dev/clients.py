@@ -25,6 +25,8 @@ class EmulatedProvider(Struct, frozen=True):
     """Further parameters that an authorization request must have, with their values."""
     tenants: bool = False
     """True if each tenant has an issuer of its own."""
+    signed_secret: bool = False
+    """True if the client secret is a JWT that the client's private key signs."""
     form_only: bool = False
     """True if it takes the client secret in the form only."""
 
@@ -46,7 +48,17 @@ TWITCH = EmulatedProvider(
 MICROSOFT = EmulatedProvider(
     "Microsoft", "openid", frozenset({"select_account", "login"}), None, openid=True, form_only=True, tenants=True
 )
-SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT}
+APPLE = EmulatedProvider(
+    "Apple",
+    "openid",
+    frozenset(),
+    None,
+    openid=True,
+    parameters={"response_mode": "query"},
+    form_only=True,
+    signed_secret=True,
+)
+SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT, "apple": APPLE}
 """The providers whose endpoints are below `/NAME/` of the development provider's address."""
 EMULATED = {"discord": DISCORD, "google": GOOGLE, **SIDES}
 
@@ -57,6 +69,7 @@ class Client(Struct, frozen=True):
     provider: EmulatedProvider
     client_id: str
     client_secret: Secret
+    """The private key in PEM, where the client signs its secrets."""
     redirect_uris: frozenset[str]
     """Compared byte for byte."""
 
@@ -64,6 +77,10 @@ class Client(Struct, frozen=True):
 PERSONAL = "9188040d-6c67-4c5b-b112-36a304b66dad"
 WORK = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
 """Microsoft's tenant of personal accounts, and one of an organization."""
+
+
+TEAM_ID, KEY_ID = "DEF123GHIJ", "ABC123DEFG"
+"""Apple's names of the developer and of the key."""
 
 
 class SamplePerson(Struct, frozen=True):
@@ -93,6 +110,7 @@ PEOPLE = (
             "github": "583231",
             "twitch": "44322889",
             "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
+            "apple": "000792.d71059495fa24644b94e4a644e2e3b4a.0638",
         },
     ),
     SamplePerson(
@@ -104,6 +122,7 @@ PEOPLE = (
             "github": "9919",
             "twitch": "713936733",
             "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAABmxvsVrSa7aFHy782bbt0b",
+            "apple": "001184.0b6a3f2c9d8e4f17a5b6c7d8e9f0a1b2.1204",
         },
     ),
     SamplePerson(
@@ -115,6 +134,7 @@ PEOPLE = (
             "github": "178205117",
             "twitch": "12826",
             "microsoft": f"{WORK}/HKZpfaHyWadeOouYlitjrI-KfTm222X5rrV3xDqfKQ",
+            "apple": "000003.5c4b3a2918070f6e5d4c3b2a19080716.2359",
         },
     ),
     SamplePerson(
@@ -126,6 +146,7 @@ PEOPLE = (
             "github": "7",
             "twitch": "7",
             "microsoft": f"{WORK}/l3_roISQU222bULS9yi2k0XpqpOiMz5H3ZACo1GeXA",
+            "apple": "001999.ffffffffffffffffffffffffffffffff.0000",
         },
     ),
 )

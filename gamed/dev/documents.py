@@ -8,10 +8,11 @@ from hashlib import sha256
 from typing import Any
 
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, RSAKey
 
-from gamed.crypto import base64url
-from gamed.dev.clients import DISCORD, GOOGLE, SamplePerson
+from gamed.crypto import Secret, base64url
+from gamed.dev.clients import DISCORD, GOOGLE, KEY_ID, TEAM_ID, Client, SamplePerson
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
@@ -116,6 +117,17 @@ def twitch_tokens(access_token: str, id_token: str) -> dict[str, Any]:
     }
 
 
+def apple_tokens(access_token: str, id_token: str) -> dict[str, Any]:
+    """Return the response of Apple's token endpoint."""
+    return {
+        "access_token": access_token,
+        "token_type": "Bearer",
+        "expires_in": 3600,
+        "refresh_token": "unused",
+        "id_token": id_token,
+    }
+
+
 def microsoft_tokens(id_token: str) -> dict[str, Any]:
     """Return the response of Microsoft's token endpoint for the scope `openid`."""
     return {
@@ -158,6 +170,29 @@ TOKEN_SECONDS = 3600
 def new_key(kid: str) -> RSAKey:
     """Generate an RSA key of 2048 bits."""
     return RSAKey.generate_key(2048, {"kid": kid, "use": "sig", "alg": "RS256"})
+
+
+def new_signing_key() -> bytes:
+    """Generate the private key of a client that signs its secrets, as a .p8 file has it."""
+    return ECKey.generate_key("P-256").as_pem(private=True)
+
+
+LONGEST_SECRET_SECONDS = 15_777_000  # Apple's limit, six months
+
+
+def is_signed_secret(client: Client, secret: Secret, audience: str, now_ms: int) -> bool:
+    """Return whether a client secret is a JWT as Apple wants it, signed with the client's key."""
+    key = ECKey.import_key(client.client_secret.reveal())
+    try:
+        token = jwt.decode(secret.reveal().decode(), key, algorithms=["ES256"])
+    except (JoseError, ValueError):
+        return False
+    claims, now = token.claims, now_ms // 1000
+    named = {"iss": TEAM_ID, "aud": audience, "sub": client.client_id}
+    if token.header.get("kid") != KEY_ID or not named.items() <= claims.items():
+        return False
+    issued, expires = (int(claims.get(name, 0)) for name in ("iat", "exp"))
+    return issued <= now < expires <= now + LONGEST_SECRET_SECONDS
 
 
 def key_set(key: RSAKey) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The codes and tokens that were issued are held in memory, and redeemed once (RFC
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import sha256
 from re import ASCII, compile
@@ -191,14 +191,23 @@ class Grants:
 
 
 def authenticate(
-    provider: EmulatedProvider, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]
+    provider: EmulatedProvider,
+    clients: Iterable[Client],
+    authorization: str | None,
+    form: Mapping[str, str],
+    signed: Callable[[Client, Secret], bool],
 ) -> Client:
-    """Authenticate a token request by HTTP Basic or form, never both (RFC 6749 2.3.1); raise GrantError."""
+    """Authenticate a token request by HTTP Basic or form, never both (RFC 6749 2.3.1); raise GrantError.
+
+    `signed` verifies a client secret that is a JWT.
+    """
     if provider.form_only and authorization is not None:
         raise GrantError(400, "invalid_request", "the client secret belongs into the form")
     client_id, secret = _client_credentials(authorization, form)
     for client in clients:
-        if client.provider is provider and client.client_id == client_id and client.client_secret.matches(secret):
+        if client.provider is not provider or client.client_id != client_id:
+            continue
+        if signed(client, secret) if provider.signed_secret else client.client_secret.matches(secret):
             return client
     raise GrantError(401, "invalid_client", "unknown client or wrong client secret")
 

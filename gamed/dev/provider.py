@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from twisted.web.iweb import IRequest
 from twisted.web.template import Tag, flatten, tags
 
-from gamed.crypto import Random
+from gamed.crypto import Random, Secret
 from gamed.dev import documents
 from gamed.dev.clients import (
     BY_KEY,
@@ -380,7 +380,8 @@ class DevelopmentProvider:
             tenant, _, subject = subject.partition("/")
             claims = self.side_claims(self.tenant_issuer(side, tenant), subject, grant, access_token)
             return documents.microsoft_tokens(self.sign({**claims, "tid": tenant, "ver": "2.0"}))
-        return documents.twitch_tokens(access_token, self.sign(self.side_claims(issuer, subject, grant, access_token)))
+        id_token = self.sign(self.side_claims(issuer, subject, grant, access_token))
+        return SIDE_TOKENS[side](access_token, id_token)
 
     def tenant_issuer(self, side: str, tenant: str) -> str:
         return f"{self.base}/{side}/{tenant}/v2.0"
@@ -406,13 +407,18 @@ class DevelopmentProvider:
         _require_agent(provider, sent)
         if not sent.form:
             raise GrantError(400, "invalid_request", "expected a form")
-        client = authenticate(provider, self.clients, sent.headers.get("authorization"), sent.form)
+        client = authenticate(
+            provider, self.clients, sent.headers.get("authorization"), sent.form, self._is_signed_secret
+        )
         grant = self.grants.redeem(client, sent.form)
         if grant.mode is ResponseMode.FAIL:
             raise GrantError(503, "temporarily_unavailable", "as was wished")
         if grant.mode is ResponseMode.SLOW:
             await deferLater(self._clock, SLOW_SECONDS)
         return grant
+
+    def _is_signed_secret(self, client: Client, secret: Secret) -> bool:
+        return documents.is_signed_secret(client, secret, f"{self.base}/apple", self._now_ms())
 
     def _token_owner(self, request: IRequest, provider: EmulatedProvider) -> SamplePerson | None:
         """Record the request of an account, and return the person of its access token; None if it is not valid."""
@@ -444,6 +450,9 @@ class DevelopmentProvider:
         if failure.check(Blocked):
             return html(request, b"<html><body>error code: 1010</body></html>", 403)
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
+
+
+SIDE_TOKENS = {"twitch": documents.twitch_tokens, "apple": documents.apple_tokens}
 
 
 def _side(name: str) -> EmulatedProvider:

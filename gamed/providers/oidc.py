@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from json import dumps
 
+from joserfc import jws
+from joserfc.jwk import ECKey
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.iweb import IAgent
 
@@ -71,6 +74,7 @@ class OidcProvider:
         self.label = settings.label
         self._issuer = settings.issuer or ""
         self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
+        self._signing = (settings.team_id, settings.key_id) if settings.preset.signs_secret else None
         self._scopes = settings.scopes
         self._preset = settings.preset
         self._namespace = identity_namespace(settings)
@@ -111,7 +115,8 @@ class OidcProvider:
         until = self._client.deadline()
         metadata = await self._metadata.get(until)  # before the code is spent: a failure here could be tried again
         form = token_form(code, verifier, redirect_uri)
-        request = token_request(metadata.token_endpoint, self._credentials, form, login_id, metadata.basic_auth)
+        credentials = self._request_credentials()
+        request = token_request(metadata.token_endpoint, credentials, form, login_id, metadata.basic_auth)
         response = await self._client.call(request, until)
         id_token = validate_tokens(response).id_token()
         claims, key = await self._claims(parse_token(id_token, metadata.algorithms), until)
@@ -123,6 +128,12 @@ class OidcProvider:
         expected = ExpectedClaims(issuers, self._credentials.client_id, nonce, asked_ms if proves else None)
         subject = of_tenant + validate_claims(claims, expected, self._now_ms(), response.offset_ms)
         return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject, proves)
+
+    def _request_credentials(self) -> ClientCredentials:
+        """Return the credentials of one token request, with a client secret of minutes if a key signs it."""
+        if self._signing is None:
+            return self._credentials
+        return sign_credentials(self._credentials, *self._signing, self._issuer, self._now_ms())
 
     def _reauthentication_at(self, metadata: Metadata) -> Reauthentication:
         """Return how this provider asks again: by the owner's setting, else by the preset and the metadata."""
@@ -157,6 +168,21 @@ class OidcProvider:
         until = self._client.deadline()
         request = document_request("jwks_uri", (await self._metadata.get(until)).jwks_uri)
         return validate_keys(validate_document(await self._client.call(request, until)))
+
+
+SIGNED_SECONDS = 600
+"""The lifetime of a signed client secret, which Apple limits to six months: longer than two clocks usually differ."""
+
+
+def sign_credentials(
+    key: ClientCredentials, team_id: str | None, key_id: str | None, audience: str, now_ms: int
+) -> ClientCredentials:
+    """Return credentials whose secret is a JWT that the private key signs (Apple: Creating a client secret)."""
+    now = now_ms // 1000
+    claims = {"iss": team_id, "iat": now, "exp": now + SIGNED_SECONDS, "aud": audience, "sub": key.client_id}
+    header = {"alg": "ES256", "kid": key_id}
+    signed = jws.serialize_compact(header, dumps(claims).encode(), ECKey.import_key(key.secret.reveal()), ["ES256"])
+    return ClientCredentials(key.client_id, Secret(signed.encode()))
 
 
 def build_providers(

@@ -1,5 +1,6 @@
 from ipaddress import ip_network
 
+from joserfc.jwk import ECKey, RSAKey
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import (
@@ -555,6 +556,71 @@ class ProviderTests(SynchronousTestCase):
         ]
         for name, provider, expected in cases:
             self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)
+
+    def test_apple(self) -> None:
+        """Apple needs a key on P-256 with its names, and a public_url with https and a domain name."""
+        pem = ECKey.generate_key("P-256").as_pem(private=True)
+        own = {
+            "client_id": "org.example.play",
+            "client_secret_env": "GAMED_APPLE_KEY",
+            "team_id": "DEF123GHIJ",
+            "key_id": "ABC123DEFG",
+        }
+        environ = {**ENVIRON, "GAMED_APPLE_KEY": pem.decode()}
+        right = changed(OAUTH, providers={"apple": own})
+        apple = load_config(right, environ).config.providers["apple"]
+        self.assertEqual((apple.client_secret.reveal(), apple.team_id, apple.key_id), (pem, "DEF123GHIJ", "ABC123DEFG"))
+        self.assertNotIn("PRIVATE", repr(apple))
+        files = {"/run/key.p8": pem}
+        named = {**ENVIRON, "GAMED_APPLE_KEY_FILE": "/run/key.p8"}
+        self.assertEqual(
+            load_config(right, named, files).config.providers["apple"].client_secret.reveal(), pem.rstrip()
+        )
+        for url in ("http://localhost:8080", "https://localhost", "https://203.0.113.7", "https://[2001:db8::7]"):
+            self.assertEqual(
+                errors({**right, "public_url": url}, environ),
+                ["providers.apple: Apple takes only a public_url with https and a domain name"],
+            )
+        emulated = changed(
+            right, public_url="http://127.0.0.1:8080", providers__apple__issuer="http://127.0.0.1:8081/a"
+        )
+        self.assertEqual(errors(emulated, environ), [])
+
+    def test_apple_mistakes(self) -> None:
+        """Another key, a missing name, or these names at another provider are reported, never the key itself."""
+        p256 = ECKey.generate_key("P-256")
+        own = {
+            "client_id": "a",
+            "client_secret_env": "GAMED_APPLE_KEY",
+            "team_id": "DEF123GHIJ",
+            "key_id": "ABC123DEFG",
+        }
+        file = changed(OAUTH, providers={"apple": own})
+        wrong = "the signing key is not the whole content of a .p8 file: PEM of an EC key on P-256"
+        for key in (
+            b"discord-hush",
+            p256.as_pem(private=False),
+            p256.as_pem(private=True)[:-40],
+            p256.as_pem(private=True, password="x"),
+            ECKey.generate_key("P-384").as_pem(private=True),
+            RSAKey.generate_key(2048).as_pem(private=True),
+            p256.as_pem(private=True) + b" " * 4096,
+        ):
+            self.assertEqual(
+                errors(file, {**ENVIRON, "GAMED_APPLE_KEY": key.decode()}),
+                [f"providers.apple.client_secret_env: GAMED_APPLE_KEY: {wrong}"],
+            )
+        environ = {**ENVIRON, "GAMED_APPLE_KEY": p256.as_pem(private=True).decode()}
+        self.assertEqual(
+            errors(changed(file, providers__apple__key_id=GONE), environ), ["providers.apple.key_id: missing"]
+        )
+        for team in ("def123ghij", "DEF123GHI", "DEF123GHIJK", 7, "DEF123GH\n"):
+            [complaint] = errors(changed(file, providers__apple__team_id=team), environ)
+            self.assertIn("expected 10 capital letters and digits", complaint)
+        self.assertEqual(
+            errors(changed(OAUTH, providers__google__team_id="DEF123GHIJ")),
+            ["providers.google.team_id: only for a provider whose client secret is signed with a key; leave it out"],
+        )
 
     def test_names(self) -> None:
         """A provider's name has small letters, digits and hyphens, and is not another path of the service."""

@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 from joserfc import jwt
-from joserfc.jwk import KeySet
+from joserfc.jwk import ECKey, KeySet
 from treq.testing import StubTreq
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.clients import PEOPLE, PERSONAL, SIDES
+from gamed.dev.clients import KEY_ID, PEOPLE, PERSONAL, SIDES, TEAM_ID
+from gamed.dev.documents import new_signing_key
 from gamed.dev.grants import ResponseMode, UntrustedClient, challenge_of
 from gamed.dev.provider import SLOW_SECONDS
 from tests.support.provider import (
@@ -21,6 +22,7 @@ from tests.support.provider import (
     GAME,
     GOOGLE_SECRET,
     SIDE_SECRET,
+    SIGNING_KEY,
     START_MS,
     development_provider,
 )
@@ -432,6 +434,52 @@ class MicrosoftTests(SideCase):
         self.assertEqual(document["issuer"], f"{BASE}/microsoft/{PERSONAL}/v2.0")
         for place in ("microsoft", "microsoft/others/v2.0", "twitch/common/v2.0", "github"):
             self.assertEqual(self.ask("GET", f"/{place}/{path}")[0], 404, place)
+
+
+class AppleTests(SideCase):
+    side = "apple"
+    asked: ClassVar = {
+        **without(GOOGLE, "prompt"),
+        "client_id": "apple-1024",
+        "redirect_uri": f"{GAME}/auth/apple/callback",
+        "response_mode": "query",
+    }
+
+    def secret(self, header: Mapping[str, str] = {}, key: bytes = SIGNING_KEY, **claims: object) -> str:
+        """Return a client secret, which is right unless a part of it is changed."""
+        now = START_MS // 1000
+        right = {"iss": TEAM_ID, "sub": "apple-1024", "aud": f"{BASE}/apple", "iat": now, "exp": now + 600}
+        head = {"alg": "ES256", "kid": KEY_ID, **header}
+        return jwt.encode(head, {**right, **claims}, ECKey.import_key(key), algorithms=["ES256"])
+
+    def test_whole(self) -> None:
+        """A secret that the key signs is exchanged for an ID token."""
+        document, tokens, claims = self.whole(client_secret=self.secret())
+        self.assertEqual((document["issuer"], tokens["token_type"]), (f"{BASE}/apple", "Bearer"))
+        expected = {"iss": f"{BASE}/apple", "aud": "apple-1024", "sub": PEOPLE[1].subjects["apple"]}
+        self.assertLessEqual(expected.items(), claims.items())
+
+    def test_secrets(self) -> None:
+        """Another key, name or time than Apple's documentation has is refused."""
+        now = START_MS // 1000
+        for secret in (
+            self.secret(key=new_signing_key()),
+            self.secret({"kid": "XXXXXXXXXX"}),
+            self.secret(iss="XXXXXXXXXX"),
+            self.secret(sub="another"),
+            self.secret(aud="https://appleid.apple.com"),
+            self.secret(iat=now + 1),
+            self.secret(exp=now),
+            self.secret(exp=now + 15_777_001),
+            SIDE_SECRET,
+            "a.b.c",
+        ):
+            self.assertEqual(self.whole(client_secret=secret)[1]["error"], "invalid_client", secret)
+
+    def test_response_mode(self) -> None:
+        """Only a callback by GET is emulated, as gamed wants none by POST."""
+        for asked in (without(self.asked, "response_mode"), {**self.asked, "response_mode": "form_post"}):
+            self.assertEqual(self.callback(asked)["error"], "invalid_request")
 
 
 class RecordTests(ProviderCase):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
 from msgspec import Struct
 
 from gamed.dev import documents
+from gamed.dev.clients import EMULATED, KEY_ID, TEAM_ID
 from tests.e2e import other_origin as foreign
 from tests.e2e.cases import QUICK, Player, ServiceCase
 from tests.e2e.chromium import Window
@@ -45,6 +46,8 @@ class Stand(Struct, frozen=True):
     prompt: str | None = None
     agent: str = GAMED
     secret_in_form: bool = False
+    secret: str | None = None
+    """The key that signs client secrets, in PEM; it is in no request."""
     parameters: Mapping[str, str] = {}
     """Further parameters of the authorization request."""
     others: tuple[str, ...] = ()
@@ -65,8 +68,9 @@ def _oidc_provider(port: int, base: str, redirect_uri: str) -> foreign.Process:
 
 def _development(port: int, base: str, redirect_uri: str) -> foreign.Process:
     side = redirect_uri.split("/")[-2]
+    secret = SIGNING_KEY if EMULATED[side].signed_secret else SECRET
     return foreign.python(
-        "play_development_provider", port=port, base=base, clients=[(side, CLIENT_ID, SECRET, redirect_uri)]
+        "play_development_provider", port=port, base=base, clients=[(side, CLIENT_ID, secret, redirect_uri)]
     )
 
 
@@ -148,6 +152,19 @@ MICROSOFT = Stand(
     others=("/microsoft/common/v2.0/.well-known/openid-configuration", "/microsoft/keys"),
     secret_in_form=True,
 )
+SIGNING_KEY = documents.new_signing_key().decode()
+APPLE = Stand(
+    "apple",
+    _development,
+    lambda base: {"issuer": f"{base}/apple", "team_id": TEAM_ID, "key_id": KEY_ID},
+    "openid",
+    "/apple/authorize",
+    "/apple/token",
+    parameters={"response_mode": "query"},
+    others=("/apple/.well-known/openid-configuration", "/apple/keys"),
+    secret_in_form=True,
+    secret=SIGNING_KEY,
+)
 KEYCLOAK = Stand(
     "keycloak",
     _oidc_provider,
@@ -211,7 +228,7 @@ class ProviderCase(ServiceCase):
     def prepare(self) -> None:
         """Prepare everything but the service's configuration and its start."""
         self.folder = unused_path(self)
-        variables = {stand.variable: self.secret for stand in self.stands}
+        variables = {stand.variable: stand.secret or self.secret for stand in self.stands}
         self.service = Service(
             self.folder, None, {"GAMED_MASTER_KEY": KEY, **variables}, forked=self.forked, intervals=self.intervals
         )
@@ -325,6 +342,9 @@ class ProviderCase(ServiceCase):
         if stand.secret_in_form:
             self.assertNotIn("authorization", exchange.headers)
             pair = [form.pop("client_id"), form.pop("client_secret")]
+            if stand.secret is not None:
+                self.assertEqual(pair.pop().count("."), 2)
+                pair.append(SECRET)
         else:
             scheme, _, encoded = exchange.headers["authorization"].partition(" ")
             self.assertEqual(scheme, "Basic")
@@ -353,10 +373,12 @@ class ProviderCase(ServiceCase):
             b64encode(pair.encode()).decode(),
             b64encode(SECRET.encode()),
         ]
+        if stand.secret is not None:
+            forms = stand.secret.splitlines()[1:-1]
         hidden = [form.encode() if isinstance(form, str) else form for form in forms]
         for other in recorder.exchanges:
             whole = repr((other.path, other.query, other.headers)).encode() + other.body + other.answer
             found = [form for form in hidden if form in whole]
-            self.assertEqual(bool(found), other is exchange, (other.method, other.path))
+            self.assertEqual(bool(found), other is exchange and stand.secret is None, (other.method, other.path))
         for path, content in {**self.service.files(), "environ": self.service.environment()}.items():
             self.assertEqual([path for form in hidden if form in content], [])

@@ -8,6 +8,7 @@ from typing import ClassVar
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.e2e.providers import (
+    APPLE,
     DISCORD,
     FAKE_GOOGLE,
     GITHUB,
@@ -182,6 +183,16 @@ class WholeMicrosoft(WholeCase):
     def test_whole(self) -> None:
         """Chidi signs in with an account of an organization."""
         self.whole(MICROSOFT, lambda window: at_development(window, "Chidi"))
+
+
+class WholeApple(WholeCase):
+    """The development provider's Apple, which verifies the signed client secret."""
+
+    stands: ClassVar = (APPLE,)
+
+    def test_whole(self) -> None:
+        """Anna signs in; the key that signs the secrets is sent nowhere."""
+        self.whole(APPLE, lambda window: at_development(window, "Anna"))
 
 
 class Discord(ProviderCase):

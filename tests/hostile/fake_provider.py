@@ -4,6 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
 from gamed.config.model import Preset, Provider, ProviderProtocol
 from gamed.config.providers import PRESETS
 from gamed.crypto import Secret
@@ -17,7 +21,7 @@ from tests.providers.fake_provider import (
     FakeOpenIdProvider,
     Reply,
 )
-from tests.providers.signing import CLIENT_ID, claims_of
+from tests.providers.signing import CLIENT_ID, claims_of, ec
 
 MARK = "Xyzzy"
 """A word in every text of a provider: no log, page or response of gamed may repeat it."""
@@ -97,6 +101,36 @@ class Microsoft(Idp):
         return super().tokens(**more)
 
 
+SIGNING_KEY = ec("ABC123DEFG")
+
+
+class Apple(Idp):
+    """An Apple that verifies the client secret, which is a JWT of this server."""
+
+    issuer_url = "https://appleid.apple.com"
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self.metadata |= {"issuer": self.issuer_url, "token_endpoint_auth_methods_supported": ["client_secret_post"]}
+        self.usual[TOKEN] = self._token
+
+    def _token(self, call: Call) -> Reply:
+        token = jwt.decode(call.form["client_secret"], ECKey.import_key(dict(SIGNING_KEY.public)), algorithms=["ES256"])
+        now = self.now_ms() // 1000
+        right = {"iss": "DEF123GHIJ", "sub": CLIENT_ID, "aud": self.issuer_url, "iat": now, "exp": now + 600}
+        assert (token.claims, token.header["kid"]) == (right, "ABC123DEFG"), token
+        return Reply.json(self.tokens())
+
+    def tokens(self, **more: object) -> dict[str, object]:
+        person = {
+            "iss": self.issuer_url,
+            "sub": "000792.d71059495fa24644b94e4a644e2e3b4a.0638",
+            "nonce_supported": True,
+        }
+        self.changes = person | self.changes
+        return super().tokens(**more)
+
+
 class Discord(FakeDiscord):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
@@ -131,6 +165,7 @@ FAKES: Mapping[str, type[Idp] | type[Discord]] = {
     "github": GitHub,
     "twitch": Twitch,
     "microsoft": Microsoft,
+    "apple": Apple,
 }
 
 
@@ -141,6 +176,9 @@ def settings_of(name: str, home: str = "") -> Provider:
         oidc = {"preset": Preset(ProviderProtocol.OIDC), "label": "Idp", "scopes": ("openid",)}
         return Provider(**common, **oidc, issuer=home or ISSUER)
     preset = PRESETS[name]
+    if preset.signs_secret:
+        pem = SIGNING_KEY.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        common["client_secret"] = Secret(pem)
     addresses = dict(preset.endpoints)
     for member in ("token_endpoint", "userinfo_endpoint"):
         if home and member in addresses:
@@ -153,6 +191,8 @@ def settings_of(name: str, home: str = "") -> Provider:
         issuer=tenant_issuer("common") if preset.tenants else preset.issuer,
         **addresses,
         subject_field=preset.subject_field,
+        team_id="DEF123GHIJ" if preset.signs_secret else None,
+        key_id="ABC123DEFG" if preset.signs_secret else None,
     )
 
 

@@ -27,6 +27,7 @@ from tests.hostile.fake_provider import (
     KEYS,
     MARK,
     PERSONAL,
+    SIGNING_KEY,
     TOKEN,
     WORK,
     Forge,
@@ -635,7 +636,33 @@ MICROSOFT = (
     Mode("microsoft 503", **_microsoft(always(TOKEN, _text(MARK, 503)), UNAVAILABLE, "answered 503")),
 )
 
-EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB, *TWITCH, *MICROSOFT)
+
+def _apple(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "") -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "apple"}
+
+
+APPLE = (
+    Mode("apple a mail address that was not asked for", **_apple(claims(email=f"{MARK}@example.org"), None)),
+    Mode("apple iss with a slash", **_apple(claims(iss="https://appleid.apple.com/"), cause="iss is another")),
+    Mode("apple iss another", **_apple(claims(iss=ISSUER), cause="iss is another")),
+    Mode("apple aud of an app", **_apple(claims(aud="org.example.app"), cause="aud is another client")),
+    Mode("apple aud a list", **_apple(claims(aud=["client:7", MARK]), cause="aud names other clients")),
+    Mode("apple nonce absent", **_apple(claims(nonce=ABSENT, nonce_supported=False), cause="nonce is not the one")),
+    Mode("apple nonce another", **_apple(claims(nonce="A" * 43), cause="nonce is not the one")),
+    Mode("apple sub absent", **_apple(claims(sub=ABSENT), cause="sub is not")),
+    Mode("apple exp text", **_apple(claims(exp="1729045091"), cause="exp is not a timestamp")),
+    Mode("apple exp over", **_apple(moved(exp=-121, iat=-600), cause="exp has passed")),
+    Mode("apple a stranger's key", **_apple(token(lambda f, c: STRANGER.sign(c)), cause=NOT_FITTING)),
+    Mode(
+        "apple our own key",
+        **_apple(both(signers(RSA, SIGNING_KEY), token(lambda f, c: SIGNING_KEY.sign(c))), cause="alg is not RS256"),
+    ),
+    Mode("apple secret refused", **_apple(always(TOKEN, error("invalid_client")), MISCONFIGURED, "client_secret_env")),
+    Mode("apple code refused", **_apple(always(TOKEN, error("invalid_grant")), cause="used before")),
+    Mode("apple 503", **_apple(always(TOKEN, _text(MARK, 503)), UNAVAILABLE, "answered 503")),
+)
+
+EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS, *GITHUB, *TWITCH, *MICROSOFT, *APPLE)
 
 if __name__ == "__main__":
     for mode in EXCHANGES:

@@ -1,8 +1,9 @@
 """Codes at a misbehaving provider: a code for the game, a sentence for the player, the cause for the owner."""
 
-from tests.hostile.fake_provider import PERSONAL, WORK, tenant_issuer
+from tests.hostile.fake_provider import PERSONAL, TOKEN, WORK, settings_of, tenant_issuer
 from tests.hostile.helpers import HostileCase, tests_of
 from tests.hostile.modes import (
+    APPLE,
     CACHED,
     CLAIMS,
     EXCHANGES,
@@ -90,6 +91,23 @@ class Microsoft(ExchangeCase):
         self.assertEqual([count - players[0] for count in players], [0, 1, 1, 1])
 
 
+@covers("threats/16")
+class Apple(ExchangeCase):
+    def test_key_stays_here(self) -> None:
+        """The key signs a new secret for each token request, and is itself in no request, page, log or row."""
+        self.serve_hostile("apple")
+        self.signs_in()
+        self.pass_time(1)
+        self.signs_in()
+        secrets = {call.form["client_secret"] for call in self.fake.calls(TOKEN)}
+        self.assertEqual(len(secrets), 2)
+        pem = settings_of("apple").client_secret.reveal().decode()
+        texts = [repr(call) for call in self.fake.seen] + [str(self.site.log.lines), repr(self.heard)]
+        for line in pem.splitlines():
+            self.assertEqual([text for text in texts if line in text], [])
+        self.nothing_leaks()
+
+
 for _case, _modes in (
     (Signatures, SIGNATURES),
     (Claims, CLAIMS),
@@ -99,6 +117,7 @@ for _case, _modes in (
     (GitHub, GITHUB),
     (Twitch, TWITCH),
     (Microsoft, MICROSOFT),
+    (Apple, APPLE),
 ):
     tests_of(_case, _modes, ExchangeCase.tried)
 del _case  # a second name for a class makes trial run its tests twice

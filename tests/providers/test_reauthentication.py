@@ -10,6 +10,7 @@ from tests.providers.fake_provider import ProviderFixture, discord, generic, git
 
 OFFERED: dict[str, object] = {"claims_supported": ["sub", "auth_time"]}
 GOOGLE = "https://accounts.google.com"
+APPLE = "https://appleid.apple.com"
 MICROSOFT = "https://login.microsoftonline.com"
 TWITCH = "https://id.twitch.tv/oauth2"
 
@@ -48,7 +49,7 @@ class AskingTests(SynchronousTestCase):
         for fixture, prompt in ((google, "select_account"), (discord(), "consent"), (github(), "select_account")):
             for ask_again in (True, False):
                 self.assertEqual(self.asked(fixture, ask_again=ask_again), {"prompt": [prompt]})
-        for fixture in (generic(), openid("twitch", TWITCH)):
+        for fixture in (generic(), openid("twitch", TWITCH), openid("apple", APPLE)):
             self.assertEqual(self.asked(fixture), {})
         microsoft = openid("microsoft", f"{MICROSOFT}/common/v2.0")
         microsoft.fake.metadata |= OFFERED | {"issuer": f"{MICROSOFT}/{{tenantid}}/v2.0"}  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
 from gamed.dev.clients import DISCORD, EMULATED, GOOGLE, SIDES, Client
+from gamed.dev.documents import new_signing_key
 from gamed.dev.provider import DevelopmentProvider, RecordedRequest
 
 BASE = "https://provider.example"
@@ -23,8 +24,14 @@ GOOGLE_CLIENT = Client(
     GOOGLE, "1024.apps.example", Secret(GOOGLE_SECRET.encode()), frozenset({f"{GAME}/auth/google/callback"})
 )
 SIDE_SECRET = "side-secret"
+SIGNING_KEY = new_signing_key()
 SIDE_CLIENTS = tuple(
-    Client(EMULATED[name], f"{name}-1024", Secret(SIDE_SECRET.encode()), frozenset({f"{GAME}/auth/{name}/callback"}))
+    Client(
+        EMULATED[name],
+        f"{name}-1024",
+        Secret(SIGNING_KEY if EMULATED[name].signed_secret else SIDE_SECRET.encode()),
+        frozenset({f"{GAME}/auth/{name}/callback"}),
+    )
     for name in SIDES
 )
 

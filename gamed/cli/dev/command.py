@@ -177,7 +177,7 @@ def run(options: DevOptions) -> None:
         os.environ.pop(f"{name}_FILE", None)  # a secret that is supplied twice is an error
     environ = environment(options, os.environ, match_secret)
     script = ScriptRunner(options, environ, _umask()) if options.script else None
-    secrets = {name: token_urlsafe(32) for name in dev_setup.SECRET_ENVS}
+    secrets = dev_setup.new_secrets()
     maker = DevServiceMaker(options, {name: Secret(text.encode()) for name, text in secrets.items()}, script)
     file = dev_setup.prepare(options)
     os.environ.pop(dev_setup.MASTER_KEY_ENV, None)

@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from secrets import token_bytes
+from secrets import token_bytes, token_urlsafe
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
@@ -28,7 +28,7 @@ from gamed.crypto import KEY_BYTES, Keys
 from gamed.database.connection import AUTH, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.dev import documents
-from gamed.dev.clients import EMULATED, PEOPLE, SIDES, SamplePerson
+from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, SIDES, TEAM_ID, SamplePerson
 from gamed.dev.servers import origins
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
@@ -45,6 +45,7 @@ CLIENT_IDS = {
     "github": "Iv1.8a61f9b3a7aba766",
     "twitch": "hof5gwx0su6owfnys0yan9c87zr6t1",
     "microsoft": "535fb089-9ff3-47b6-9bfb-4f1264799865",
+    "apple": "org.example.gamed-dev",
 }
 MATCH_AUDIENCE, MATCH_SECRET_ENV = "match.example", "GAMED_MATCH_SECRET"
 """The server that may introspect tickets, and the variable in which --script finds its secret."""
@@ -150,6 +151,14 @@ def _existing_members(folder: Path, file: Path) -> dict[str, object]:
     return found
 
 
+def new_secrets() -> dict[str, str]:
+    """Generate the client secrets, or the keys that sign them, by the names of EMULATED."""
+    return {
+        name: documents.new_signing_key().decode() if emulated.signed_secret else token_urlsafe(32)
+        for name, emulated in EMULATED.items()
+    }
+
+
 def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, object]:
     """Return the members to write: each preset with the provider's endpoints, or by its issuer."""
     provider = options.provider
@@ -180,7 +189,8 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
 def _side_members(provider: str, name: str) -> dict[str, str]:
     """Return the addresses of a provider below its own name."""
     if EMULATED[name].openid:
-        return {"issuer": f"{provider}/{name}{'/common/v2.0' if EMULATED[name].tenants else ''}"}
+        signed = {"team_id": TEAM_ID, "key_id": KEY_ID} if EMULATED[name].signed_secret else {}
+        return {"issuer": f"{provider}/{name}{'/common/v2.0' if EMULATED[name].tenants else ''}", **signed}
     templates = {
         "authorization_endpoint": documents.SIDE_AUTHORIZE,
         "token_endpoint": documents.SIDE_TOKEN,
