@@ -78,6 +78,7 @@ OTHERS = {
     "providers/id_token": Kind.RULES,
     "providers/discovery": Kind.RULES,
     "providers/oauth2": Kind.FILES,
+    "providers/openid2": Kind.FILES,
     "providers/oidc": Kind.FILES,
     "providers/client": Kind.FILES,
     "providers/transport": Kind.FILES,

@@ -43,6 +43,8 @@ class ProviderProtocol(StrEnum):
 
     OAUTH2 = "oauth2"
     OIDC = "oidc"
+    OPENID2 = "openid2"
+    """OpenID Authentication 2.0: without a registration, a client id and a secret."""
 
 
 class SubjectForm(StrEnum):
@@ -86,6 +88,8 @@ class Preset(Struct, frozen=True):
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     """Accepted for ID tokens; the first one if the metadata lists none."""
     subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER
+    claimed_ids: str = ""
+    """OpenID 2.0: what all claimed ids begin with, as a reference relative to the endpoint (RFC 3986 5)."""
     signs_secret: bool = False
     """True if `client_secret_env` names a private key, which signs a client secret for each token request (ES256)."""
     needs_domain: bool = False
@@ -100,7 +104,10 @@ class Preset(Struct, frozen=True):
 
 @redacts("client_secret")
 class Provider(Struct, frozen=True):
-    """An enabled provider with its preset applied; OpenID Connect sets `issuer`, OAuth 2.0 the endpoints."""
+    """An enabled provider with its preset applied; OpenID Connect sets `issuer`, OAuth 2.0 the endpoints.
+
+    OpenID 2.0 sets `authorization_endpoint` alone; client id and secret are empty.
+    """
 
     name: str
     preset: Preset

@@ -16,6 +16,7 @@ OAUTH2_NEEDS = (*ENDPOINTS, "subject_field")
 OAUTH2_ONLY = (*OAUTH2_NEEDS, "identity_namespace")
 LISTED = ", ".join(ENDPOINTS) + " and subject_field"
 SIGNED_ONLY = ("team_id", "key_id")
+OPENID2_MEMBERS = ("label", "authorization_endpoint")
 MEMBERS = (
     "client_id",
     "client_secret_env",
@@ -112,6 +113,13 @@ APPLE = Preset(
     signs_secret=True,
     needs_domain=True,
 )
+STEAM = Preset(
+    ProviderProtocol.OPENID2,
+    "Steam",
+    fixed_scopes=True,
+    endpoints={"authorization_endpoint": "https://steamcommunity.com/openid/login"},
+    claimed_ids="id/",
+)
 OPENID = Preset(ProviderProtocol.OIDC, scopes=("openid",), reauthentication=Reauthentication.AUTH_TIME)
 """The settings of a provider that is known by its issuer alone."""
 PRESETS = {
@@ -121,6 +129,7 @@ PRESETS = {
     "twitch": TWITCH,
     "microsoft": MICROSOFT,
     "apple": APPLE,
+    "steam": STEAM,
 }
 
 
@@ -153,6 +162,8 @@ def secret_names(section: ObjectReader) -> list[str]:
 def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -> Provider | None:
     section.reject_unknown(MEMBERS, HINTS)
     preset = _preset(name, section)
+    if preset is not None and preset.protocol is ProviderProtocol.OPENID2:
+        return _openid2_provider(name, section, preset)
     client_id = section.required("client_id", printable_text(256))
     convert = signing_key if preset is not None and preset.signs_secret else client_secret
     secret = _secret(section, sources, convert)
@@ -180,6 +191,23 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
     return provider if client_id and (secret or sources is None) else None
 
 
+def _openid2_provider(name: str, section: ObjectReader, preset: Preset) -> Provider:
+    """Return a provider without a registration; only its label and, for an emulation, its endpoint can be set."""
+    for member in (member for member in MEMBERS if member in section and member not in OPENID2_MEMBERS):
+        section.problem(member, "not for OpenID 2.0, where nothing is registered; leave it out")
+    return Provider(
+        name=name,
+        preset=preset,
+        client_id="",
+        client_secret=Secret(b""),
+        label=section.value("label", plain_text(32), preset.label) or name,
+        scopes=(),
+        authorization_endpoint=section.value(
+            "authorization_endpoint", _endpoint, preset.endpoints["authorization_endpoint"]
+        ),
+    )
+
+
 def _preset(name: str, section: ObjectReader) -> Preset | None:
     """Return the preset that applies, and add a problem for each contradicting or missing member."""
     own = [member for member in OAUTH2_ONLY if member in section]
@@ -195,7 +223,7 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
     if preset.protocol is ProviderProtocol.OIDC:
         for member in own:
             section.problem(member, "not for OpenID Connect, where the issuer defines it; leave it out")
-    else:
+    elif preset.protocol is ProviderProtocol.OAUTH2:
         for member in (member for member in ("issuer", "reauthentication") if member in section):
             section.problem(member, "not for OAuth 2.0; leave it out")
     return preset

@@ -61,6 +61,8 @@ APPLE = EmulatedProvider(
 SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT, "apple": APPLE}
 """The providers whose endpoints are below `/NAME/` of the development provider's address."""
 EMULATED = {"discord": DISCORD, "google": GOOGLE, **SIDES}
+"""The providers at which a client is registered."""
+STEAM = EmulatedProvider("Steam", "", frozenset(), None, openid=False)
 
 
 class Client(Struct, frozen=True):
@@ -111,6 +113,7 @@ PEOPLE = (
             "twitch": "44322889",
             "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
             "apple": "000792.d71059495fa24644b94e4a644e2e3b4a.0638",
+            "steam": "76561197960287930",
         },
     ),
     SamplePerson(
@@ -123,6 +126,7 @@ PEOPLE = (
             "twitch": "713936733",
             "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAABmxvsVrSa7aFHy782bbt0b",
             "apple": "001184.0b6a3f2c9d8e4f17a5b6c7d8e9f0a1b2.1204",
+            "steam": "76561198006409530",
         },
     ),
     SamplePerson(
@@ -135,6 +139,7 @@ PEOPLE = (
             "twitch": "12826",
             "microsoft": f"{WORK}/HKZpfaHyWadeOouYlitjrI-KfTm222X5rrV3xDqfKQ",
             "apple": "000003.5c4b3a2918070f6e5d4c3b2a19080716.2359",
+            "steam": "76561197968052866",
         },
     ),
     SamplePerson(
@@ -147,6 +152,7 @@ PEOPLE = (
             "twitch": "7",
             "microsoft": f"{WORK}/l3_roISQU222bULS9yi2k0XpqpOiMz5H3ZACo1GeXA",
             "apple": "001999.ffffffffffffffffffffffffffffffff.0000",
+            "steam": "76561199999999999",
         },
     ),
 )

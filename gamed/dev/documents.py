@@ -19,6 +19,7 @@ DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/
 DISCOVERY = "/.well-known/openid-configuration"
 SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/<side>/user"
 SIDE_DISCOVERY, SIDE_KEYS = f"/<side>{DISCOVERY}", "/<side>/keys"
+STEAM_LOGIN = "/steam/openid/login"
 SIDE_TENANTS, TENANT = f"/<side>/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
 

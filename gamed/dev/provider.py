@@ -30,6 +30,7 @@ from gamed.dev.clients import (
     PEOPLE,
     PERSONAL,
     SIDES,
+    STEAM,
     Client,
     EmulatedProvider,
     SamplePerson,
@@ -47,6 +48,7 @@ from gamed.dev.grants import (
     callback_url,
     validate_request,
 )
+from gamed.dev.steam import SteamAssertions, confirmation
 from gamed.structs import redacts
 from gamed.timestamps import Now
 
@@ -99,7 +101,7 @@ def error_page(provider: EmulatedProvider, reason: str) -> bytes:
 def front_page() -> bytes:
     """Return the page at `/`."""
     return _page(
-        f"This plays {', '.join(each.name for each in EMULATED.values())}",
+        f"This plays {', '.join(each.name for each in (*EMULATED.values(), STEAM))}",
         tags.p("There is nothing to do here: sign in from a game."),
     )
 
@@ -204,12 +206,15 @@ class DevelopmentProvider:
         self.sent: deque[RecordedRequest] = deque(maxlen=KEPT)
         self.key: RSAKey = documents.new_key("development-1")
         self.grants = Grants(now_ms, random)
+        self.steam = SteamAssertions(base + documents.STEAM_LOGIN, now_ms, random)
         self._clock = clock
         self._now_ms = now_ms
 
     def sign_in(self, url: str, person: str, mode: ResponseMode = ResponseMode.AT_ONCE) -> str:
         """Return the callback after a person opened `url` and continued as `person`; "" denies. For tests."""
         parts = urlsplit(url)
+        if parts.path == documents.STEAM_LOGIN:
+            return self.steam.answer(self.steam.validate(parts.query), _person(person), mode)
         side = SIDES.get(parts.path.split("/")[1], DISCORD)
         provider = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else side
         return self._answer(provider, validate_request(provider, parts.query, self.clients), _person(person), mode)
@@ -244,6 +249,36 @@ class DevelopmentProvider:
     @app.route(documents.SIDE_AUTHORIZE, methods=["POST"])
     def side_choose(self, request: IRequest, side: str) -> bytes:
         return self._choose(request, _side(side))
+
+    @app.route(documents.STEAM_LOGIN, methods=["GET"])
+    def steam_login(self, request: IRequest) -> bytes:
+        sent = self._record(request)
+        try:
+            asked = self.steam.validate(sent.query)
+        except UntrustedClient as e:
+            return html(request, error_page(STEAM, str(e)), 400)
+        return html(request, choice_page(STEAM, asked.realm, sent.query))
+
+    @app.route(documents.STEAM_LOGIN, methods=["POST"])
+    async def steam_choose(self, request: IRequest) -> bytes:
+        """Answer the form of the page, and the direct verification, which has the same address."""
+        form = self._record(request).form
+        if form.get("openid.mode") == "check_authentication":
+            return await self._confirm(request, form)
+        try:
+            asked, person = self.steam.validate(form.get("query", "")), _person(form.get("person", "?"))
+            mode = ResponseMode(form.get("manner", ResponseMode.AT_ONCE.value))
+        except (UntrustedClient, ValueError) as e:
+            return html(request, error_page(STEAM, str(e)), 400)
+        return see_other(request, self.steam.answer(asked, person, mode))
+
+    async def _confirm(self, request: IRequest, form: Mapping[str, str]) -> bytes:
+        mode = self.steam.confirm(form)
+        if mode is ResponseMode.FAIL:
+            raise GrantError(503, "temporarily_unavailable", "as was wished")
+        if mode is ResponseMode.SLOW:
+            await deferLater(self._clock, SLOW_SECONDS)
+        return _body(request, 200, "text/plain;charset=utf-8", confirmation(mode is not None))
 
     def _show(self, request: IRequest, provider: EmulatedProvider) -> bytes:
         sent = self._record(request)

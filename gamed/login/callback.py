@@ -19,6 +19,7 @@ from gamed.login.callback_rules import (
     CallbackRejected,
     decide_callback,
     parse,
+    parse_assertion,
 )
 from gamed.login.errors import CallbacksLimited, LoginEnded
 from gamed.login.keys import LoginLookup, ProviderIdentity
@@ -73,7 +74,9 @@ class CallbackService(Component, frozen=True, kw_only=True):
             await self.store.count_request(b"callback", request.address, per_minute, context.now_ms())
         except RateLimited as e:
             raise CallbacksLimited(1000 * e.retry_after) from None
-        callback = parse(request.provider, request.query)
+        provider = self.access.providers.get(request.provider)
+        read = parse_assertion if provider is not None and provider.uses_assertion else parse
+        callback = read(request.provider, request.query)
         decision = await self._decide(callback, request.browser)
         check, attempt, login = decision.check, decision.attempt, decision.login
         if check in INVALIDATES_ATTEMPT:

@@ -7,7 +7,7 @@ transaction that also writes its decision, so its last check is a compare-and-se
 from collections.abc import Iterator
 from enum import Enum
 from hmac import compare_digest
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlencode
 
 from msgspec import Struct
 
@@ -19,6 +19,8 @@ from gamed.structs import redacts
 
 QUERY_BYTES = 4096
 PARAMETERS = ("state", "code", "error", "iss")
+ASSERTION_ERRORS = {"cancel": "access_denied", "error": "server_error"}
+"""The errors of OAuth 2.0 that mean the same as a mode (OpenID Authentication 2.0 5.2.3, 10.2.2)."""
 _NOT_IN_ERROR = frozenset('"\\')
 
 
@@ -31,6 +33,7 @@ class CallbackParameters(Struct, frozen=True):
     state: str
     """Empty if absent; no attempt is found under an empty state."""
     code: Secret | None
+    """The code, or the assertion that is in its place."""
     error: str | None
     iss: str | None
 
@@ -103,6 +106,28 @@ def parse(provider: str, raw_query: bytes) -> CallbackParameters:
         raise CallbackMalformed
     secret = None if code is None else Secret(code.encode())
     return CallbackParameters(provider, state or "", secret, error, iss)
+
+
+def parse_assertion(provider: str, raw_query: bytes) -> CallbackParameters:
+    """Return the callback of an OpenID 2.0 provider, with the whole assertion as its code; raise CallbackMalformed.
+
+    Its fields are written again, so that the provider's class reads exactly what is read here.
+    """
+    if len(raw_query) > QUERY_BYTES:
+        raise CallbackMalformed
+    found: dict[str, str] = {}
+    for name, value in _pairs(raw_query):
+        if name != "state" and not name.startswith("openid."):
+            continue
+        if name in found:
+            raise CallbackMalformed
+        found[name] = value
+    state, mode = found.get("state", ""), found.get("openid.mode", "")
+    if mode in ASSERTION_ERRORS:
+        return CallbackParameters(provider, state, None, ASSERTION_ERRORS[mode], None)
+    if mode != "id_res":
+        raise CallbackMalformed
+    return CallbackParameters(provider, state, Secret(urlencode(found).encode()), None, None)
 
 
 def decide_callback(

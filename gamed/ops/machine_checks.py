@@ -252,7 +252,9 @@ def describe_notify(notify: Notify | None) -> Finding:
     )
 
 
-def redirect_uri(config: Config, name: str) -> Finding:
+def redirect_uri(config: Config, name: str, *, registered: bool = True) -> Finding:
     """Report the redirect URI that must be registered at the provider, letter by letter (SPEC 4)."""
     uri = f"{config.public_url}/auth/{name}/callback"
+    if not registered:
+        return ok(f"provider {name}", f"nothing is registered there; browsers return to {uri}")
     return ok(f"provider {name}", f"the redirect URI to register there is {uri}")

@@ -62,9 +62,11 @@ class IdentityNamespace(Struct, frozen=True):
     """The part of an identity that is the same for all accounts of a provider, whatever its name in the file."""
 
     kind: str
-    """`oidc` or `oauth2`."""
+    """`oidc`, `oauth2` or `openid2`."""
     namespace: str
-    """The validated issuer, or the namespace of an OAuth 2.0 provider; the subject is unique in it."""
+    """The validated issuer, the namespace of an OAuth 2.0 provider, or what all claimed ids of an OpenID 2.0 provider
+    begin with; the subject is unique in it.
+    """
 
     def namespace_index(self, indexer: Indexer) -> Index:
         """Return the index that all identities of this namespace have in auth.db."""
@@ -108,7 +110,7 @@ class AuthorizationUrl(Struct, frozen=True):
 
 
 class IdentityProvider(Protocol):
-    """An enabled provider of either protocol."""
+    """An enabled provider of any protocol."""
 
     @property
     def name(self) -> str:
@@ -121,6 +123,10 @@ class IdentityProvider(Protocol):
     @property
     def uses_nonce(self) -> bool:
         """Return whether an authorization request needs a nonce."""
+
+    @property
+    def uses_assertion(self) -> bool:
+        """Return whether the callback has a signed assertion in the place of a code (OpenID 2.0)."""
 
     @property
     def issuer(self) -> str | None:
@@ -142,7 +148,7 @@ class IdentityProvider(Protocol):
         *,
         asked_ms: int | None = None,
     ) -> Awaitable[ExternalIdentity]:
-        """Exchange the code of the login `login_id` and return the account; raise ProviderFailure.
+        """Exchange the code or assertion of the login `login_id` and return the account; raise ProviderFailure.
 
         The code is sent once, and the call ends within 10 s. `asked_ms` is when the browser was redirected, if the
         provider should have asked again.

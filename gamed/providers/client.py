@@ -236,15 +236,21 @@ async def _body(request: ProviderRequest, response: IResponse) -> bytes | None:
 
 
 def _members(request: ProviderRequest, reply: _HttpReply) -> Mapping[str, object]:
-    """Parse the content; return an empty object if it is not JSON and the status is not 200."""
+    """Parse the content; return an empty object if that fails and the status is not 200."""
     try:
         if reply.body is None:
             raise JsonMalformed("in a content coding that was not requested")
-        return parse_object(reply.body, max_depth=MAX_DEPTH)
-    except JsonMalformed as e:
-        if reply.status != 200:
-            return {}
-        raise ProviderError(f"{request.setting}: the response cannot be parsed: {e}") from None
+        return request.parse(reply.body) if request.parse else parse_object(reply.body, max_depth=MAX_DEPTH)
+    except UnicodeDecodeError:
+        return _unparsed(request, reply, "not UTF-8")
+    except ValueError as e:
+        return _unparsed(request, reply, str(e))
+
+
+def _unparsed(request: ProviderRequest, reply: _HttpReply, reason: str) -> Mapping[str, object]:
+    if reply.status != 200:
+        return {}
+    raise ProviderError(f"{request.setting}: the response cannot be parsed: {reason}") from None
 
 
 def _field(response: IResponse, name: bytes) -> str:

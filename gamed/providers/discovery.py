@@ -6,7 +6,7 @@ The namespace of a provider's subjects follows from the configuration alone (SPE
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from re import ASCII, compile
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -170,6 +170,8 @@ def _split(url: object) -> SplitResult | None:
 
 def identity_namespace(settings: Provider) -> IdentityNamespace:
     """Return the namespace of a provider's identities."""
+    if settings.protocol is ProviderProtocol.OPENID2:
+        return IdentityNamespace("openid2", urljoin(settings.authorization_endpoint or "", settings.preset.claimed_ids))
     if settings.preset.tenants:  # the same for all tenants; the subject begins with the tenant
         return IdentityNamespace("oidc", tenant_template(settings.issuer or ""))
     if settings.protocol is ProviderProtocol.OIDC:

@@ -6,7 +6,7 @@ Core 3.1.2.6; docs/internals/threats.md: Providers). Only the token request carr
 """
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from re import ASCII, compile
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlunsplit
@@ -237,6 +237,8 @@ class ProviderRequest(Struct, frozen=True):
     """False if it carries a code: then it is not sent again once a byte of it was sent."""
     reads_content: bool = True
     """False if only the status of the response counts."""
+    parse: Callable[[bytes], Mapping[str, object]] | None = None
+    """The parser of the content, which raises ValueError; None for JSON."""
     login_id: str | None = None
     """The login whose code or access token the request carries; None for a public document."""
 

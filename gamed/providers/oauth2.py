@@ -27,6 +27,7 @@ class OAuth2Provider:
     """A provider whose code is exchanged for a token, and the token for an account; an id_token is ignored."""
 
     uses_nonce = False
+    uses_assertion = False
     issuer = None
 
     def __init__(self, settings: Provider, client: ProviderHttpClient, breaker: CircuitBreaker) -> None:

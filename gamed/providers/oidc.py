@@ -61,6 +61,7 @@ class OidcProvider:
     """A provider whose metadata and keys are fetched when first needed, so that the service starts without it."""
 
     uses_nonce = True
+    uses_assertion = False
 
     def __init__(
         self,
@@ -206,6 +207,10 @@ def build_providers(
         client = ProviderHttpClient(agent, clock, now_ms, agent_name, breaker, reported)
         if settings.protocol is ProviderProtocol.OIDC:
             return OidcProvider(settings, client, breaker, clock, now_ms)
+        if settings.protocol is ProviderProtocol.OPENID2:
+            from gamed.providers.openid2 import OpenId2Provider  # late: few servers have such a provider
+
+            return OpenId2Provider(settings, client, breaker, now_ms)
         return OAuth2Provider(settings, client, breaker)
 
     return {name: build(provider) for name, provider in providers.items()}

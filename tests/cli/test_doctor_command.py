@@ -34,7 +34,8 @@ class FarProvider:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked.append(self.path)
-                body = json.dumps(document).encode()
+                tenants = {"issuer": f"{base}/{{tenantid}}/v2.0"} if self.path.startswith("/common/") else {}
+                body = json.dumps(document | tenants).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -47,7 +48,8 @@ class FarProvider:
                 """Discard the line."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.base, self.asked = f"http://127.0.0.1:{self._server.server_port}", asked
+        base = f"http://127.0.0.1:{self._server.server_port}"
+        self.base, self.asked = base, asked
         names = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
         document = {"issuer": self.base, **{name: f"{self.base}/{path}" for name, path in names.items()}}
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -203,6 +205,8 @@ class DoctorTests(CommandTestCase):
                 "good": {**client, "issuer": far.base},
                 "slash": {**client, "issuer": f"{far.base}/"},
                 "silent": {**client, "issuer": silent},
+                "microsoft": {**client, "issuer": f"{far.base}/common/v2.0"},
+                "steam": {"authorization_endpoint": f"{far.base}/openid/login"},
             },
         )
         code, found, _err = self.doctor()
@@ -214,7 +218,13 @@ class DoctorTests(CommandTestCase):
         said = [each["text"] for each in found["ok"] if each["check"] == "provider good"]
         uri = "the redirect URI to register there is https://play.example.org/auth/good/callback"
         self.assertEqual(said, [uri, "discovery answers", "the sign-in page answers"])
-        self.assertEqual(set(far.asked), {"/.well-known/openid-configuration", "/authorize"})
+        said = [each["text"] for each in found["ok"] if each["check"] == "provider microsoft"]
+        self.assertEqual(said[1:], ["discovery answers", "the sign-in page answers"])
+        said = [each["text"] for each in found["ok"] if each["check"] == "provider steam"]
+        uri = "nothing is registered there; browsers return to https://play.example.org/auth/steam/callback"
+        self.assertEqual(said, [uri, "the sign-in page answers"])
+        document = "/.well-known/openid-configuration"
+        self.assertEqual(set(far.asked), {document, f"/common/v2.0{document}", "/authorize", "/openid/login"})
 
     def test_missing_client_secret(self) -> None:
         """A configuration is not called good while the variable of a client secret is missing: the finding names it,

@@ -557,6 +557,37 @@ class ProviderTests(SynchronousTestCase):
         for name, provider, expected in cases:
             self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)
 
+    def test_steam(self) -> None:
+        """Steam needs no member at all, and takes only a label and the address of an emulation."""
+        without = {"GAMED_MASTER_KEY": ENVIRON["GAMED_MASTER_KEY"]}
+        steam = load_config(changed(OAUTH, providers={"steam": {}}), without).config.providers["steam"]
+        self.assertEqual((steam.label, steam.protocol, steam.client_id), ("Steam", ProviderProtocol.OPENID2, ""))
+        self.assertEqual(steam.authorization_endpoint, "https://steamcommunity.com/openid/login")
+        self.assertFalse(steam.asks_again)
+        emulated = {
+            "label": "Steam (development)",
+            "authorization_endpoint": "http://127.0.0.1:8081/steam/openid/login",
+        }
+        steam = load_config(changed(OAUTH, providers={"steam": emulated})).config.providers["steam"]
+        self.assertEqual([steam.label, steam.authorization_endpoint], [*emulated.values()])
+        for member, value in (
+            ("client_id", "123"),
+            ("client_secret_env", "DISCORD_CLIENT_SECRET"),
+            ("issuer", "https://steamcommunity.com/openid"),
+            ("scopes", ["openid"]),
+            ("token_endpoint", "https://steamcommunity.com/openid/login"),
+            ("reauthentication", "prompt"),
+            ("team_id", "DEF123GHIJ"),
+        ):
+            self.assertEqual(
+                errors(changed(OAUTH, providers={"steam": {member: value}})),
+                [f"providers.steam.{member}: not for OpenID 2.0, where nothing is registered; leave it out"],
+            )
+        [complaint] = errors(
+            changed(OAUTH, providers={"steam": {"authorization_endpoint": "http://steam.example/login"}})
+        )
+        self.assertTrue(complaint.startswith("providers.steam.authorization_endpoint: must begin with https://"))
+
     def test_apple(self) -> None:
         """Apple needs a key on P-256 with its names, and a public_url with https and a domain name."""
         pem = ECKey.generate_key("P-256").as_pem(private=True)

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, ClassVar
-from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote_plus, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
@@ -480,6 +480,96 @@ class AppleTests(SideCase):
         """Only a callback by GET is emulated, as gamed wants none by POST."""
         for asked in (without(self.asked, "response_mode"), {**self.asked, "response_mode": "form_post"}):
             self.assertEqual(self.callback(asked)["error"], "invalid_request")
+
+
+class SteamTests(ProviderCase):
+    """The Steam side, where no client is registered and nothing is exchanged."""
+
+    realm = f"{GAME}/"
+    return_to = f"{GAME}/auth/steam/callback?state={'s' * 43}"
+
+    def asked(self, **changed: str) -> str:
+        select = "http://specs.openid.net/auth/2.0/identifier_select"
+        right = {
+            "openid.ns": "http://specs.openid.net/auth/2.0",
+            "openid.mode": "checkid_setup",
+            "openid.claimed_id": select,
+            "openid.identity": select,
+            "openid.return_to": self.return_to,
+            "openid.realm": self.realm,
+        }
+        members = {**right, **{f"openid.{name}": value for name, value in changed.items()}}
+        return urlencode({name: value for name, value in members.items() if value})
+
+    def assertion(self, person: str = "bo", mode: ResponseMode = ResponseMode.AT_ONCE) -> dict[str, str]:
+        """Return the fields of the callback beside the state."""
+        url = self.provider.sign_in(f"{BASE}/steam/openid/login?{self.asked()}", person, mode)
+        self.assertTrue(url.startswith(f"{self.return_to}&"), url)
+        return dict(parse_qsl(url.removeprefix(f"{self.return_to}&"), strict_parsing=True))
+
+    def confirm(self, fields: Mapping[str, str]) -> Deferred:
+        form = urlencode({**fields, "openid.mode": "check_authentication"}).encode()
+        return self.begin("POST", "/steam/openid/login", {"Content-Type": FORM}, data=form)
+
+    def is_valid(self, fields: Mapping[str, str]) -> bool:
+        status, body = self.successResultOf(self.confirm(fields))
+        self.assertEqual(status, 200)
+        self.assertTrue(body.startswith("ns:http://specs.openid.net/auth/2.0\nis_valid:"), body)
+        return body.endswith(":true\n")
+
+    def test_whole(self) -> None:
+        """An assertion has the person's account, and is confirmed once."""
+        fields = self.assertion()
+        self.assertEqual(fields["openid.claimed_id"], f"{BASE}/steam/openid/id/{PEOPLE[1].subjects['steam']}")
+        self.assertEqual((self.is_valid(fields), self.is_valid(fields)), (True, False))
+        self.assertEqual(self.assertion("")["openid.mode"], "cancel")
+
+    def test_changed(self) -> None:
+        """A field that is changed, missing or in another order is not confirmed."""
+        for name in ("claimed_id", "identity", "return_to", "response_nonce", "signed", "sig", "op_endpoint"):
+            fields = self.assertion()
+            self.assertFalse(self.is_valid({**fields, f"openid.{name}": fields[f"openid.{name}"][:-1] + "x"}), name)
+            self.assertFalse(self.is_valid(without(fields, f"openid.{name}")), name)
+        fields = self.assertion()
+        signed = ",".join(reversed(fields["openid.signed"].split(",")))
+        self.assertFalse(self.is_valid({**fields, "openid.signed": signed}))
+
+    def test_manners(self) -> None:
+        """The direct verification is slow or fails, as the person at the page wished."""
+        self.assertEqual(self.successResultOf(self.confirm(self.assertion(mode=ResponseMode.FAIL)))[0], 503)
+        slow = self.confirm(self.assertion(mode=ResponseMode.SLOW))
+        self.assertNoResult(slow)
+        self.clock.advance(SLOW_SECONDS)
+        self.http.flush()
+        self.assertEqual(self.successResultOf(slow)[0], 200)
+
+    def test_page(self) -> None:
+        """The page and its form lead to the callback; odd forms and mistakes get a page, no redirect."""
+        status, page = self.ask("GET", f"/steam/openid/login?{self.asked()}")
+        self.assertEqual((status, "Continue as Bo" in page, GAME in page), (200, True, True))
+        for person, expected in (("bo", 303), ("", 303), ("zaphod", 400)):
+            form = urlencode({"query": self.asked(), "person": person, "manner": "at once"}).encode()
+            self.assertEqual(self.ask("POST", "/steam/openid/login", {"Content-Type": FORM}, data=form)[0], expected)
+        for changed in (
+            {"ns": "http://openid.net/signon/1.1"},
+            {"mode": "checkid_immediate"},
+            {"identity": f"{BASE}/steam/openid/id/1"},
+            {"realm": "https://evil.example/"},
+            {"realm": GAME},
+            {"return_to": f"{GAME}/auth/steam/callback"},
+            {"return_to": f"https://evil.example/?state={'s' * 43}"},
+            {"return_to": ""},
+            {"more": "1"},
+        ):
+            self.assertEqual(self.ask("GET", f"/steam/openid/login?{self.asked(**changed)}")[0], 400, changed)
+        self.assertEqual(self.ask("GET", f"/steam/openid/login?{self.asked()}&{self.asked()}")[0], 400)
+
+    def test_bounded(self) -> None:
+        """Assertions that are never confirmed are forgotten, the oldest first."""
+        first = self.assertion()
+        for _ in range(1000):
+            last = self.assertion()
+        self.assertEqual((self.is_valid(first), self.is_valid(last)), (False, True))
 
 
 class RecordTests(ProviderCase):

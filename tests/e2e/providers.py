@@ -45,6 +45,8 @@ class Stand(Struct, frozen=True):
     nonce: bool = True
     prompt: str | None = None
     agent: str = GAMED
+    registered: bool = True
+    """False if the file has neither client_id nor client_secret_env."""
     secret_in_form: bool = False
     secret: str | None = None
     """The key that signs client secrets, in PEM; it is in no request."""
@@ -165,6 +167,15 @@ APPLE = Stand(
     secret_in_form=True,
     secret=SIGNING_KEY,
 )
+STEAM = Stand(
+    "steam",
+    lambda port, base, redirect_uri: foreign.python("play_development_provider", port=port, base=base, clients=[]),
+    lambda base: {"authorization_endpoint": base + documents.STEAM_LOGIN},
+    "",
+    documents.STEAM_LOGIN,
+    "",
+    registered=False,
+)
 KEYCLOAK = Stand(
     "keycloak",
     _oidc_provider,
@@ -260,8 +271,7 @@ class ProviderCase(ServiceCase):
     def configuration(self) -> dict[str, object]:
         providers = {
             stand.name: {
-                "client_id": self.client_id,
-                "client_secret_env": stand.variable,
+                **({"client_id": self.client_id, "client_secret_env": stand.variable} if stand.registered else {}),
                 **stand.members(self.recorders[stand.name].base),
             }
             for stand in self.stands

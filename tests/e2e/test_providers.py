@@ -17,6 +17,7 @@ from tests.e2e.providers import (
     MOCK_SERVER,
     MOCK_SERVER_OAUTH2,
     PROVIDER_MOCK,
+    STEAM,
     TWITCH,
     ProviderCase,
     Stand,
@@ -193,6 +194,36 @@ class WholeApple(WholeCase):
     def test_whole(self) -> None:
         """Anna signs in; the key that signs the secrets is sent nowhere."""
         self.whole(APPLE, lambda window: at_development(window, "Anna"))
+
+
+class Steam(ProviderCase):
+    """The development provider's Steam, where no application is registered."""
+
+    stands: ClassVar = (STEAM,)
+
+    def test_whole(self) -> None:
+        """Bo signs in and saves; Steam is asked once, with what it signed, and is sent no secret and no cookie."""
+        window = self.window()
+        client = self.signed_in(STEAM, window, at_development(window, "Bo"))
+        self.assertEqual(client.credential.provider, "steam")
+        client.put("auto", SAVE, base=None)
+        self.assertEqual(self.client().get("auto").data, SAVE)
+        [check] = self.recorders["steam"].of_service()
+        form = dict(check.form)
+        self.assertEqual((check.method, check.path, check.status), ("POST", STEAM.authorize, 200))
+        self.assertEqual(form["openid.mode"], "check_authentication")
+        self.assertTrue(form["openid.return_to"].startswith(f"{self.redirect_uri(STEAM)}?state="))
+        self.assertEqual(check.answer, b"ns:http://specs.openid.net/auth/2.0\nis_valid:true\n")
+        self.assertNotIn("cookie", check.headers)
+        self.assertNotIn("authorization", check.headers)
+
+    def test_deny(self) -> None:
+        """After a denial at Steam the game gets the failure, and Steam is asked nothing."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.press("Deny"))
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_denied")
+        self.assertEqual(self.recorders["steam"].of_service(), [])
 
 
 class Discord(ProviderCase):

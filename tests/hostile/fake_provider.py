@@ -21,6 +21,7 @@ from tests.providers.fake_provider import (
     FakeOpenIdProvider,
     Reply,
 )
+from tests.providers.fake_steam import FakeSteam
 from tests.providers.signing import CLIENT_ID, claims_of, ec
 
 MARK = "Xyzzy"
@@ -159,13 +160,18 @@ class GitHub(Discord):
         return Reply.json({"id": int(number), "login": "anna", "node_id": "MDQ6VXNlcjE="})
 
 
-FAKES: Mapping[str, type[Idp] | type[Discord]] = {
+class Steam(FakeSteam):
+    def visited(self, url: str) -> None: ...
+
+
+FAKES: Mapping[str, type[Idp] | type[Discord] | type[Steam]] = {
     "idp": Idp,
     "discord": Discord,
     "github": GitHub,
     "twitch": Twitch,
     "microsoft": Microsoft,
     "apple": Apple,
+    "steam": Steam,
 }
 
 

@@ -34,6 +34,10 @@ class FakeProvider(Struct, eq=False):
     def uses_nonce(self) -> bool:
         return self.issuer is not None
 
+    @property
+    def uses_assertion(self) -> bool:
+        return False
+
     def require_available(self) -> None:
         if self.down is not None:
             raise self.down

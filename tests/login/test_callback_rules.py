@@ -21,6 +21,7 @@ from gamed.login.callback_rules import (
     CallbackParameters,
     decide_callback,
     parse,
+    parse_assertion,
 )
 from gamed.login.errors import CallbackMalformed
 from gamed.login.transaction import FINAL, LoginStage, LoginTransaction
@@ -50,6 +51,39 @@ def decide(
     **known: Any,
 ) -> CallbackDecision:
     return decide_callback(attempt, login, callback, replace(KNOWN, **known))
+
+
+class ParseAssertion(SynchronousTestCase):
+    """Tests of check 1 for OpenID 2.0."""
+
+    def test_fields(self) -> None:
+        """The state and the fields, written again in one way; others are left out."""
+        callback = parse_assertion("steam", b"state=s&openid.mode=id_res&x=1&openid%2esig=a%2Bb%3D&openid.ns=c+d")
+        self.assertEqual((callback.state, callback.error, callback.iss), ("s", None, None))
+        assert callback.code is not None
+        self.assertEqual(callback.code.reveal(), b"state=s&openid.mode=id_res&openid.sig=a%2Bb%3D&openid.ns=c+d")
+
+    def test_other_modes(self) -> None:
+        """A cancellation and an error are those of OAuth 2.0; without a state no attempt is found."""
+        for mode, error in ((b"cancel", "access_denied"), (b"error", "server_error")):
+            callback = parse_assertion("steam", b"openid.mode=" + mode)
+            self.assertEqual((callback.state, callback.code, callback.error), ("", None, error))
+
+    def test_malformed(self) -> None:
+        """Other modes, repeated names, too much, or not UTF-8."""
+        good = b"state=s&openid.mode=id_res&openid.sig=a"
+        for query in (
+            b"",
+            b"state=s",
+            b"state=s&openid.mode=setup_needed",
+            good + b"&state=s",
+            good + b"&openid.sig=a",
+            good + b"&openid.%73ig=b",
+            good + b"&openid.x=%ff",
+            good + b"&x=" + b"x" * QUERY_BYTES,
+        ):
+            with self.assertRaises(CallbackMalformed, msg=query[:60]):
+                parse_assertion("steam", query)
 
 
 class Parse(SynchronousTestCase):

@@ -177,6 +177,9 @@ class LocalTests(SynchronousTestCase):
         self.assertIn(
             "https://play.example.org/auth/google/callback", machine_checks.redirect_uri(PUBLIC, "google").text
         )
+        steam = machine_checks.redirect_uri(PUBLIC, "steam", registered=False).text
+        uri = "https://play.example.org/auth/steam/callback"
+        self.assertEqual(steam, f"nothing is registered there; browsers return to {uri}")
 
 
 class AnswerTests(SynchronousTestCase):

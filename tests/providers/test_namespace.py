@@ -30,6 +30,18 @@ class RealmTests(SynchronousTestCase):
                 IdentityNamespace("oidc", "https://login.microsoftonline.com/{tenantid}/v2.0"),
             )
 
+    def test_steam(self) -> None:
+        """Steam's accounts are what its claimed ids have in common, by a kind of its own."""
+        for members, namespace in (
+            ({}, "https://steamcommunity.com/openid/id/"),
+            (
+                {"authorization_endpoint": "http://127.0.0.1:8081/steam/openid/login"},
+                "http://127.0.0.1:8081/steam/openid/id/",
+            ),
+        ):
+            config = load_config(changed(OAUTH, providers={"steam": members})).config
+            self.assertEqual(identity_namespace(config.providers["steam"]), IdentityNamespace("openid2", namespace))
+
     def test_another_host(self) -> None:
         """A preset asked at another host names other people: no account is handed over."""
         realms = self.realms(userinfo_endpoint="https://mirror.example/users/@me")

@@ -128,7 +128,7 @@ def _is_local(data: Path) -> bool | None:
 
 
 def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Finding]:
-    findings = [machine_checks.redirect_uri(config, provider.name)]
+    findings = [machine_checks.redirect_uri(config, provider.name, registered=bool(provider.client_id))]
     where = provider.authorization_endpoint
     if provider.issuer is not None:
         answer = ask(metadata_url(provider.issuer))
@@ -137,7 +137,8 @@ def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Fi
         if not isinstance(answer, HttpReply) or answer.status >= 500:
             return findings
         try:
-            metadata = validate_metadata(answer.json(), provider.issuer, provider.preset.algorithms)
+            document, preset = answer.json(), provider.preset
+            metadata = validate_metadata(document, provider.issuer, preset.algorithms, tenants=preset.tenants)
             where = metadata.authorization_endpoint
         except ProviderFailure as e:
             return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]

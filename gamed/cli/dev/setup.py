@@ -28,7 +28,7 @@ from gamed.crypto import KEY_BYTES, Keys
 from gamed.database.connection import AUTH, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.dev import documents
-from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, SIDES, TEAM_ID, SamplePerson
+from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, SIDES, STEAM, TEAM_ID, SamplePerson
 from gamed.dev.servers import origins
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
@@ -178,6 +178,8 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
     named["google"] |= {"issuer": provider}
     for name in SIDES:
         named[name] |= _side_members(provider, name)
+    steam = {"label": f"{STEAM.name} (development)", "authorization_endpoint": provider + documents.STEAM_LOGIN}
+    named["steam"] = steam
     members = {"mode": "oauth", "public_url": options.server, "master_key_env": MASTER_KEY_ENV, "providers": named}
     named_audiences = existing.get("ticket_audiences", {})
     if isinstance(named_audiences, dict):
