@@ -14,6 +14,7 @@ from gamed.account.links_routes import FAILURES as LINK_FAILURES
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_LEAD, SIGNED_OUT, TITLE
 from gamed.account.return_rules import SECTIONS
 from gamed.audit import RecordedEvent, SecurityEvent
+from gamed.config.providers import PRESETS
 from gamed.database.last_backup import LastBackup
 from gamed.database.security_events import EventCount, EventKey
 from gamed.login.browser import Ended
@@ -56,8 +57,13 @@ def every_page() -> Sequence[Shown]:
     return pages
 
 
+ALL_PROVIDERS = {name: preset.label or name for name, preset in PRESETS.items()} | {"main": "Our club"}
+
+
 def sign_ins() -> Iterator[Shown]:
     """Yield the pages before the player's page, and after it."""
+    every = views.SignInChoice(ALL_PROVIDERS, tuple(ALL_PROVIDERS.values()))
+    yield Shown.of("account sign-in at all", views.sign_in_page(FORM, every, title=TITLE, lead=SIGN_IN_LEAD))
     for name, title, lead in (("account sign-in", TITLE, SIGN_IN_LEAD), ("account again", AGAIN_TITLE, AGAIN_LEAD)):
         for way, choice in (("password", WITH_PASSWORD), ("provider", AT_PROVIDERS)):
             yield Shown.of(f"{name} {way}", views.sign_in_page(FORM, choice, title=title, lead=lead))
