@@ -17,7 +17,7 @@ from tests.test_docs import commands
 from tests.test_spec import ROOT
 
 PRESET_PAGES = ("steam", "github", "twitch", "microsoft", "apple")
-PROVIDERS = tuple(f"docs/owners/{name}.md" for name in ("providers", *PRESET_PAGES, "other-providers"))
+PROVIDERS = tuple(f"docs/owners/{name}.md" for name in ("providers", *PRESET_PAGES, "keycloak", "other-providers"))
 GUIDES = ("docs/owners/providers.md", "docs/owners/owner-guide.md", "docs/owners/by-hand.md", "docs/owners/keys.md")
 REMEDIES = ("docs/owners/troubleshooting.md", "docs/owners/not-starting.md", "docs/owners/published-files.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
