@@ -67,7 +67,8 @@ GOOGLE = Preset(
 GITHUB = Preset(
     ProviderProtocol.OAUTH2,
     "GitHub",
-    # Without a scope GitHub shows what is public, and the account's number is.
+    # Without a scope GitHub shows what is public, and the account's number is. Its documentation has no other `prompt`
+    # than select_account (GitHub: Authorizing OAuth apps), so that it cannot be asked again.
     fixed_scopes=True,
     authorization_parameters={"prompt": "select_account"},
     endpoints={
@@ -85,7 +86,8 @@ TWITCH = Preset(
     ("openid",),
     "https://id.twitch.tv/oauth2",
     fixed_scopes=True,
-    # By `force_verify` the player sees at the provider which account signs in; Twitch knows no `prompt`.
+    # By `force_verify` the player sees at the provider which account signs in; Twitch documents neither `prompt` nor
+    # `max_age`, and its metadata have no auth_time (Twitch: Getting OIDC tokens), so that it cannot be asked again.
     authorization_parameters={"force_verify": "true"},
     algorithms=("RS256",),
 )
@@ -98,13 +100,15 @@ MICROSOFT = Preset(
     authorization_parameters={"prompt": "select_account"},
     tenants=True,
     algorithms=("RS256",),
-    # `prompt=login` asks for the password; `auth_time` is a claim that the owner would have to add in the console.
+    # `prompt=login` asks for the password (Microsoft: OpenID Connect on the identity platform). auth_time is not among
+    # the claims of its ID tokens; an owner would have to add it in the console.
     reauthentication=Reauthentication.PROMPT,
 )
 APPLE = Preset(
     ProviderProtocol.OIDC,
     "Apple",
-    # With `name` or `email` Apple answers by a POST of its own page, without the cookie of the browser's attempt.
+    # With `name` or `email` Apple answers by a POST of its own page, without the cookie of the browser's attempt. It
+    # documents neither `prompt` nor `max_age` (Apple: Request an authorization), so that it cannot be asked again.
     ("openid",),
     "https://appleid.apple.com",
     fixed_scopes=True,
@@ -117,6 +121,7 @@ STEAM = Preset(
     ProviderProtocol.OPENID2,
     "Steam",
     fixed_scopes=True,
+    # OpenID 2.0 itself has no way to ask again; Steam has not announced the extension that adds one.
     endpoints={"authorization_endpoint": "https://steamcommunity.com/openid/login"},
     claimed_ids="id/",
 )

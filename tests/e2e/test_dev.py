@@ -2,6 +2,7 @@
 
 import json
 
+from gamed.config.providers import PRESETS
 from tests.cli.process import CommandTestCase, free_port
 from tests.e2e.cases import PATIENCE_SECONDS, QUICK, Player
 from tests.e2e.chromium import Window
@@ -21,7 +22,7 @@ class DevTests(CommandTestCase):
         window.wait_for("You can go back to the game")
 
     def test_whole(self) -> None:
-        """After a restart on the same folder two players, Anna and a new one, have their saves."""
+        """After a restart on the same folder two players have their saves, and Anna is the same at each provider."""
         ports = [f"--port={free_port()}", f"--provider-port={free_port()}", f"--folder={self.folder / 'dev'}"]
         base = f"http://127.0.0.1:{ports[0].partition('=')[2]}"
         process = self.start(*gamed_with(QUICK), "dev", *ports)
@@ -45,4 +46,9 @@ class DevTests(CommandTestCase):
         self.sign_in(window, client, "google", "Anna")
         self.assertEqual(client.credential.player_id, players["google"])
         self.assertEqual(client.get("auto").data, b"google")
+        for provider in PRESETS:
+            client, window = gc.GamedClient(base, folder=self.folder / f"anna at {provider}"), Window()
+            self.addCleanup(window.close)
+            self.sign_in(window, client, provider, "Anna")
+            self.assertEqual((client.credential.provider, client.credential.player_id), (provider, players["google"]))
         self.assertNotIn("Traceback", self.output())
