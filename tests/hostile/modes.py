@@ -565,8 +565,10 @@ CACHED = 2 * HOUR
 """After this time documents are fetched again."""
 
 
-def _microsoft(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "") -> dict[str, Any]:
-    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "microsoft", "heals": CACHED}
+def _microsoft(
+    twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "", heals: float = 31
+) -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "microsoft", "heals": heals}
 
 
 def _tenant(issuer: str, **changes: object) -> Twist:
@@ -591,8 +593,11 @@ _OF = tenant_issuer
 _PERSON = {"iss": _OF(PERSONAL), "tid": PERSONAL}
 MICROSOFT = (
     Mode("microsoft a personal account", **_microsoft(claims(**_PERSON), None)),
-    Mode("microsoft a key of personal accounts for one", **_microsoft(_key_of(_OF(PERSONAL), **_PERSON), None)),
-    Mode("microsoft one tenant's metadata", **_microsoft(_tenant(_OF(WORK)), None)),
+    Mode(
+        "microsoft a key of personal accounts for one",
+        **_microsoft(_key_of(_OF(PERSONAL), **_PERSON), None, heals=CACHED),
+    ),
+    Mode("microsoft one tenant's metadata", **_microsoft(_tenant(_OF(WORK)), None, heals=CACHED)),
     Mode("microsoft tid absent", **_microsoft(claims(tid=ABSENT), None)),
     Mode("microsoft iss the template", **_microsoft(claims(iss=_OF("{tenantid}")), cause="iss is another")),
     Mode("microsoft iss of common", **_microsoft(claims(iss=_OF("common"), tid="common"), cause="iss is another")),
@@ -620,11 +625,25 @@ MICROSOFT = (
     Mode("microsoft tid empty", **_microsoft(claims(tid=""), cause="tid is not the tenant")),
     Mode("microsoft tid null", **_microsoft(claims(tid=None), cause="tid is not the tenant")),
     Mode("microsoft tid a list", **_microsoft(claims(tid=[WORK]), cause="tid is not the tenant")),
-    Mode("microsoft iss of another than the metadata", **_microsoft(_tenant(_OF(PERSONAL)), cause="iss is another")),
-    Mode("microsoft a key of another tenant", **_microsoft(_key_of(_OF(PERSONAL)), cause="key that is for another")),
-    Mode("microsoft a key without an issuer", **_microsoft(_key_of(ABSENT), cause="key that is for another")),
-    Mode("microsoft a key of a list", **_microsoft(_key_of([_OF(WORK)]), cause="key that is for another")),
-    Mode("microsoft a key of an odd issuer", **_microsoft(_key_of(f"https://{MARK}"), cause="key that is for another")),
+    Mode(
+        "microsoft iss of another than the metadata",
+        **_microsoft(_tenant(_OF(PERSONAL)), cause="iss is another", heals=CACHED),
+    ),
+    Mode(
+        "microsoft a key of another tenant",
+        **_microsoft(_key_of(_OF(PERSONAL)), cause="key that is for another", heals=CACHED),
+    ),
+    Mode(
+        "microsoft a key without an issuer",
+        **_microsoft(_key_of(ABSENT), cause="key that is for another", heals=CACHED),
+    ),
+    Mode(
+        "microsoft a key of a list", **_microsoft(_key_of([_OF(WORK)]), cause="key that is for another", heals=CACHED)
+    ),
+    Mode(
+        "microsoft a key of an odd issuer",
+        **_microsoft(_key_of(f"https://{MARK}"), cause="key that is for another", heals=CACHED),
+    ),
     Mode("microsoft a stranger's key", **_microsoft(token(lambda f, c: STRANGER.sign(c)), cause=NOT_FITTING)),
     Mode("microsoft aud another", **_microsoft(claims(aud=MARK), cause="aud is another client")),
     Mode("microsoft nonce another", **_microsoft(claims(nonce="A" * 43), cause="nonce is not the one")),
