@@ -146,10 +146,14 @@ MISCONFIGURED: Mapping[str, str] = {
 """The errors of a callback that may be logged by name: anyone can write any other text into a URL."""
 
 
+DECLINED = frozenset({"access_denied", "user_cancelled_authorize"})
+"""The errors of a callback after the player declined: of RFC 6749 4.1.2.1, and of Apple."""
+
+
 def callback_failure(error: str) -> ProviderFailure:
     """Return the failure for the `error` of a callback; the cause names only a registered error."""
-    if error == "access_denied":
-        return ProviderDenied("callback: access_denied: the player declined, or the provider rejected the account")
+    if error in DECLINED:
+        return ProviderDenied(f"callback: {error}: the player declined, or the provider rejected the account")
     if error in ("temporarily_unavailable", "server_error"):
         return ProviderUnavailable(f"callback: {error}: the provider could not continue")
     if error in MISCONFIGURED:

@@ -5,10 +5,9 @@ never one that an assertion or a page names, so that there is no discovery (sect
 (section 8): its keys would have to be kept and agreed on by Diffie-Hellman, to save one request a sign-in.
 """
 
-from calendar import timegm
 from collections.abc import Mapping
+from datetime import datetime
 from re import ASCII, compile
-from time import strptime
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from gamed.config.model import Provider
@@ -174,7 +173,7 @@ def validate_time(nonce: str, now_ms: int, offset_ms: int | None) -> None:
     `offset_ms` is the provider's clock minus ours, if known: raise ServerClockSkew if only this machine's is wrong.
     """
     try:
-        made_ms = timegm(strptime(nonce[:20], "%Y-%m-%dT%H:%M:%SZ")) * 1000
+        made_ms = round(datetime.fromisoformat(f"{nonce[:19]}+00:00").timestamp()) * 1000
     except ValueError:
         raise ProviderError("assertion: response_nonce does not begin with a time") from None
     if abs(now_ms - made_ms) <= NONCE_SECONDS * 1000:

@@ -89,7 +89,8 @@ class Errors(CallbackCase):
         """Each `error` ends the login: a code for the game, a sentence for the player, own words for the owner."""
         unavailable, denied, wrong = "provider_unavailable", "provider_denied", "provider_misconfigured"
         for error, code in (
-            *(("access_denied", denied), ("temporarily_unavailable", unavailable), ("server_error", unavailable)),
+            *(("access_denied", denied), ("user_cancelled_authorize", denied)),
+            *(("temporarily_unavailable", unavailable), ("server_error", unavailable)),
             *(("invalid_request", wrong), ("unauthorized_client", wrong), ("unsupported_response_type", wrong)),
             *(("invalid_scope", wrong), ("redirect_uri_mismatch", wrong), ("login_required", wrong), (MARK, wrong)),
             *((f"<script>alert('{MARK}')</script>", wrong), ("access_denied ", wrong), (f"x  {MARK}: 1", wrong)),
