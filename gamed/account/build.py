@@ -28,7 +28,7 @@ from gamed.login.build import LoginComponents
 from gamed.login.responder import PageResponder
 from gamed.ops.stored_events import CommandLogger
 from gamed.players.names import SignInMethods
-from gamed.providers.discovery import identity_namespace
+from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.saves.build import SaveComponents
 from gamed.saves.erase_store import EraseStore
 from gamed.sessions.service import RevocationListener, SessionService
@@ -117,7 +117,8 @@ def build_account(context: ServiceContext, revoked: RevocationListener) -> Accou
     names = {
         name: identity_namespace(each).namespace_index(context.keys.indexer) for name, each in config.providers.items()
     }
-    methods = SignInMethods(config.mode is Mode.LOCAL, frozenset(names.values()), names)
+    namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
+    methods = SignInMethods(config.mode is Mode.LOCAL, namespaces, names)
     removals = RemovalService(
         records=players, saves=EraseStore(databases=databases, random=context.random), now_ms=now_ms, audit=audit
     )

@@ -78,12 +78,18 @@ class ExternalIdentity(IdentityNamespace, frozen=True):
     """An account at a provider, independent of the provider's name in authentication.json."""
 
     subject: str
+    of_all: str | None = None
+    """The namespace of all tenants of a provider, by which auth.db knows that the provider is configured."""
     asked_again: bool = False
     """The provider has proved that it asked the player to sign in, and did not answer for an open session there."""
 
     def index(self, indexer: Indexer) -> Index:
         """Return the index under which auth.db stores this identity (SPEC 2.2)."""
         return indexer.index(Purpose.IDENTITY, self.kind.encode(), self.namespace.encode(), self.subject.encode())
+
+    def namespace_index(self, indexer: Indexer) -> Index:
+        """Return the index of the namespace, with tenants of that of all."""
+        return indexer.index(Purpose.IDENTITY, self.kind.encode(), (self.of_all or self.namespace).encode())
 
 
 @redacts("state", "challenge", "nonce")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gamed.config.model import Provider, ProviderProtocol
 from gamed.crypto import Index, Indexer
-from gamed.providers.base import IdentityNamespace, ProviderError, ProviderMisconfigured
+from gamed.providers.base import ExternalIdentity, IdentityNamespace, ProviderError, ProviderMisconfigured
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _URL = compile(r"[!-~]{1,2048}", ASCII)
@@ -169,16 +169,35 @@ def _split(url: object) -> SplitResult | None:
 
 
 def identity_namespace(settings: Provider) -> IdentityNamespace:
-    """Return the namespace of a provider's identities."""
+    """Return the namespace of a provider's identities; with tenants that of all, as each has one of its own."""
     if settings.protocol is ProviderProtocol.OPENID2:
         return IdentityNamespace("openid2", urljoin(settings.authorization_endpoint or "", settings.preset.claimed_ids))
-    if settings.preset.tenants:  # the same for all tenants; the subject begins with the tenant
+    if settings.preset.tenants:
         return IdentityNamespace("oidc", tenant_template(settings.issuer or ""))
     if settings.protocol is ProviderProtocol.OIDC:
         return IdentityNamespace("oidc", settings.issuer or "")
     return IdentityNamespace("oauth2", settings.identity_namespace or origin(settings.userinfo_endpoint or ""))
 
 
+def identity_of(settings: Provider, subject: str) -> ExternalIdentity:
+    """Return the identity of an account; with tenants the subject is `TENANT/NUMBER`.
+
+    A tenant's issuer is the namespace (SPEC 2.2), so that an account is the same player whichever tenants the
+    configuration lets in, and was the same when this issuer was configured without the preset.
+    """
+    realm = identity_namespace(settings)
+    if not settings.preset.tenants:
+        return ExternalIdentity(realm.kind, realm.namespace, subject)
+    tenant, _, number = subject.partition("/")
+    issuer = realm.namespace.replace(_PLACEHOLDER, tenant)
+    return ExternalIdentity(realm.kind, issuer, number, of_all=realm.namespace)
+
+
 def namespace_indexes(indexer: Indexer, providers: Iterable[Provider]) -> frozenset[Index]:
-    """Return the index of every configured provider's namespace."""
-    return frozenset(identity_namespace(settings).namespace_index(indexer) for settings in providers)
+    """Return the indexes of the namespaces in which a configured provider has identities."""
+    found = set()
+    for settings in providers:
+        found.add(identity_namespace(settings).namespace_index(indexer))
+        if settings.preset.tenants:  # accounts from before the preset, where the issuer is that of one tenant
+            found.add(IdentityNamespace("oidc", settings.issuer or "").namespace_index(indexer))
+    return frozenset(found)

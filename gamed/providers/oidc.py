@@ -6,6 +6,7 @@ from json import dumps
 
 from joserfc import jws
 from joserfc.jwk import ECKey
+from msgspec.structs import replace
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.iweb import IAgent
 
@@ -22,7 +23,7 @@ from gamed.providers.base import (
 )
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
-from gamed.providers.discovery import Metadata, identity_namespace, metadata_url, validate_metadata
+from gamed.providers.discovery import Metadata, identity_namespace, identity_of, metadata_url, validate_metadata
 from gamed.providers.document_cache import DocumentCache
 from gamed.providers.id_token import (
     ExpectedClaims,
@@ -78,7 +79,7 @@ class OidcProvider:
         self._signing = (settings.team_id, settings.key_id) if settings.preset.signs_secret else None
         self._scopes = settings.scopes
         self._preset = settings.preset
-        self._namespace = identity_namespace(settings)
+        self._settings = settings
         self._reauthentication = settings.reauthentication
         self._client = client
         self._breaker = breaker
@@ -124,11 +125,12 @@ class OidcProvider:
         proves = asked_ms is not None and self._reauthentication_at(metadata) is Reauthentication.AUTH_TIME
         issuers, of_tenant = accepted_issuers(self._issuer), ""
         if self._preset.tenants:
-            of_tenant = validate_tenant(claims, metadata.issuer, key, self._namespace.namespace) + "/"
+            template = identity_namespace(self._settings).namespace
+            of_tenant = validate_tenant(claims, metadata.issuer, key, template) + "/"
             issuers = frozenset({str(claims["iss"])})
         expected = ExpectedClaims(issuers, self._credentials.client_id, nonce, asked_ms if proves else None)
         subject = of_tenant + validate_claims(claims, expected, self._now_ms(), response.offset_ms)
-        return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject, proves)
+        return replace(identity_of(self._settings, subject), asked_again=proves)
 
     def _request_credentials(self) -> ClientCredentials:
         """Return the credentials of one token request, with a client secret of minutes if a key signs it."""

@@ -1,10 +1,14 @@
 """The namespace of a provider's subjects follows from its issuer or origin, not from its name in the file."""
 
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.crypto import Keys, Secret
 from gamed.providers.base import IdentityNamespace
-from gamed.providers.discovery import identity_namespace
-from tests.config.fixtures import OAUTH, changed, load_config
+from gamed.providers.discovery import identity_namespace, identity_of, namespace_indexes
+from tests.config.fixtures import KEY, OAUTH, changed, load_config
+
+TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
 
 
 class RealmTests(SynchronousTestCase):
@@ -29,6 +33,22 @@ class RealmTests(SynchronousTestCase):
                 identity_namespace(config.providers["microsoft"]),
                 IdentityNamespace("oidc", "https://login.microsoftonline.com/{tenantid}/v2.0"),
             )
+
+    def test_tenants_before_the_preset(self) -> None:
+        """An account of one tenant is the same player as when its issuer was configured without the preset."""
+        issuer, number = f"https://login.microsoftonline.com/{TENANT}/v2.0", "HKZpfaHyWadeOouYlitjrI"
+        own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET", "issuer": issuer}
+        config = load_config(changed(OAUTH, providers={"contoso": own, "microsoft": own})).config
+        before, after = config.providers["contoso"], config.providers["microsoft"]
+        indexer = Keys.of(Secret(KEY), bytes).indexer
+        old = identity_of(before, number)
+        for tenants in (issuer, issuer.replace(TENANT, "common"), issuer.replace(TENANT, "consumers")):
+            new = identity_of(replace(after, issuer=tenants), f"{TENANT}/{number}")
+            self.assertEqual(old.index(indexer), new.index(indexer))
+            self.assertIn(new.namespace_index(indexer), namespace_indexes(indexer, [replace(after, issuer=tenants)]))
+        self.assertIn(old.namespace_index(indexer), namespace_indexes(indexer, [after]))
+        other = identity_of(after, f"{TENANT.replace('8', '9')}/{number}")
+        self.assertNotEqual(other.index(indexer), old.index(indexer))
 
     def test_steam(self) -> None:
         """Steam's accounts are what its claimed ids have in common, by a kind of its own."""

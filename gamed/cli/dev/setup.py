@@ -34,7 +34,7 @@ from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
 from gamed.players.tables import Player, create_player, find_player
 from gamed.providers.base import ExternalIdentity
-from gamed.providers.discovery import identity_namespace
+from gamed.providers.discovery import identity_of
 
 LOOPBACK = "127.0.0.1"
 MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
@@ -246,12 +246,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
 
 
 def _identities(config: Config, person: SamplePerson) -> dict[str, ExternalIdentity]:
-    subjects = person.subjects
-    realms = {provider: identity_namespace(config.providers[provider]) for provider in subjects}
-    return {
-        provider: ExternalIdentity(realms[provider].kind, realms[provider].namespace, subjects[provider])
-        for provider in subjects
-    }
+    return {name: identity_of(config.providers[name], subject) for name, subject in person.subjects.items()}
 
 
 def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Sequence[str]:

@@ -45,8 +45,7 @@ from gamed.players.tables import (
     set_note,
     sign_in_methods,
 )
-from gamed.providers.base import ExternalIdentity
-from gamed.providers.discovery import identity_namespace
+from gamed.providers.discovery import identity_of
 from gamed.readable import ago
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members
 from gamed.sessions.tables import last_uses, list_sessions, open_session
@@ -291,8 +290,7 @@ def find(context: CommandContext, provider: str, subject: str) -> None:
     if provider not in store.config.providers:
         known = ", ".join(store.config.providers) or "none, in local mode"
         raise CommandFailed(f"This server has no provider {provider}. It has: {known}.")
-    realm = identity_namespace(store.config.providers[provider])
-    identity = ExternalIdentity(realm.kind, realm.namespace, subject)
+    identity = identity_of(store.config.providers[provider], subject)
 
     def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
         player_id = player_tables.identity_owner(connection, identity.index(keys.indexer))
