@@ -45,6 +45,7 @@ from gamed.owner.figures import FIGURES_SECONDS
 from gamed.owner.report import MachineReport, OwnerReporter, read_machine, versions
 from gamed.saves.build import build_saves, build_waits
 from gamed.sessions.build import build_sessions
+from gamed.sessions.recent import RecentTokens
 from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import FirstUses
 from gamed.stores import open_store
@@ -99,9 +100,9 @@ class GamedService(MultiService):
             instance_id=instance_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
-        first_uses, waits = FirstUses(), build_waits(context)
-        revoked = waits.changes.notify
-        self._sessions = build_sessions(context, revoked, first_uses)
+        first_uses, waits, recent = FirstUses(), build_waits(context), RecentTokens()
+        revoked = recent.forgetting(waits.changes.notify)
+        self._sessions = build_sessions(context, revoked, first_uses, recent)
         self._saves = build_saves(context, self._sessions, waits)
         report = None if counters is None else counters.record_provider_call
         failures = LoggedSignInFailures(counters)

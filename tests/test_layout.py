@@ -85,6 +85,7 @@ OTHERS = {
     "providers/circuit_breaker": Kind.FILES,
     "providers/document_cache": Kind.FILES,
     "sessions/credentials": Kind.RULES,
+    "sessions/recent": Kind.RULES,
     "players/names": Kind.RULES,
     "account/browser": Kind.SERVICE,
     "account/links": Kind.SERVICE,

@@ -38,6 +38,13 @@ class Connection(Protocol):
     def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""
 
+    @property
+    def auth(self) -> "Connection":
+        """Return the connection that reads `auth` in this transaction; it may be another one with errors of its own.
+
+        Its snapshot is not older than the beginning of the transaction.
+        """
+
     def found_in(self, database: str, error: BaseException) -> BaseException:
         """Return the DatabaseError for an error of a statement on `auth` or `state`, to which damage is attributed.
 

@@ -8,12 +8,14 @@ from typing import IO, BinaryIO, Protocol
 
 from msgspec import Struct
 
+from gamed.crypto import Secret
 from gamed.http.conditional import UNCONDITIONAL, ByteRange, Conditions, Precondition, Representation
 from gamed.saves.errors import BlankSave, DigestMismatch
 from gamed.saves.limits import LISTED_AT_ONCE, Usage
 from gamed.saves.model import Cursor, SaveContent, SlotEntry, SlotState, Version
 from gamed.saves.retention import Retention
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision, WriteDecision, WriteRule
+from gamed.sessions.recent import RecentToken
 from gamed.structs import redacts
 
 
@@ -30,6 +32,13 @@ class WriteContext(Struct, frozen=True):
     """When the change was counted in memory and admitted."""
     arrival_ms: int | None = None
     """The player's bucket with this change, which the transaction writes with it; None changes no bucket."""
+
+
+class PresentedToken(Struct, frozen=True):
+    """An access token that the transaction of the write authenticates, and what this process knew of it."""
+
+    token: Secret
+    recent: RecentToken
 
 
 @redacts("data")
@@ -141,6 +150,10 @@ class ReceivedBody(Struct, frozen=True):
     """All bytes are zero, or there are none."""
     data: bytes | None = None
     spool: BinaryIO | None = None
+
+    def is_acceptable(self, *, allow_blank: bool) -> bool:
+        """Return whether check() raises nothing."""
+        return self.expected_sha256 in (None, self.content.sha256) and (allow_blank or not self.blank)
 
     def check(self, *, allow_blank: bool) -> None:
         """Raise DigestMismatch if other bytes arrived than the client announced, BlankSave if they are blank."""

@@ -25,6 +25,7 @@ class EraseService(Component, frozen=True, kw_only=True):
         player_id = (await self.saves.authorize_write(token)).player_id
         command = EraseCommand(player_id, condition, new_epoch(environment.random), environment.now_ms())
         decision, cursor = await self.store.begin(command)
+        self.saves.sessions.recent.forget_player(player_id)  # they have the epoch before
         if decision is DeleteDecision.DELETES:
             # Before the rows are deleted, which may take seconds: the saves count as erased now.
             environment.waiters.notify(player_id)

@@ -14,6 +14,10 @@ class SaveError(Exception):
         self.members: Mapping[str, object] = members or {}
 
 
+class TokenUnread(Exception):
+    """The transaction of a write could not read auth.db, and changed nothing; the read queue may still do so."""
+
+
 class InvalidSlot(SaveError):
     """The name is not one that a slot may have."""
 

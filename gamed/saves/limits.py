@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from gamed.config.game import KIB, SaveLimits
+from gamed.config.game import KIB, MIB, SaveLimits
 from gamed.database.errors import DiskFull
 from gamed.rate_limit import PlayerRateLimiter, RateLimit, RateLimited
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
@@ -265,6 +265,29 @@ class DiskReservations(Struct):
         player.bytes += size
         if not player.count and not player.bytes and self._players.get(player.player_id) is player:
             del self._players[player.player_id]
+
+
+ONE_TRIP_BYTES = 64 * KIB
+"""The largest body that waits in memory for the transaction that authenticates its token, too."""
+ONE_TRIP_TOTAL = 16 * MIB
+
+
+class OneTripBodies(Struct):
+    """The bytes of all bodies, arriving or complete, whose tokens were not authenticated yet."""
+
+    limit: int = ONE_TRIP_TOTAL
+    bytes: int = 0
+
+    def hold(self, size: int) -> bool:
+        """Count a body; return False if they would be too many bytes."""
+        if self.bytes + size > self.limit:
+            return False
+        self.bytes += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Count a body no more."""
+        self.bytes -= size
 
 
 class UploadSpace(Struct, eq=False):

@@ -307,6 +307,10 @@ class SavesSummary(Struct, frozen=True):
             return False
         return self.erased_ms is None if since == EMPTY_CURSOR else self.continues(since)
 
+    def erased_after(self, epoch: str, instant_ms: int) -> bool:
+        """Check whether an erase began at an instant or later, and after the player's saves had this epoch."""
+        return epoch != self.cursor.epoch and self.erased_ms is not None and self.erased_ms >= instant_ms
+
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""
         if self.erasing:

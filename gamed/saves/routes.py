@@ -132,8 +132,12 @@ class SaveRoutes(Component, frozen=True, kw_only=True):
         return await send_part(request, result.body, result.version.size, result.range)
 
     async def _write(self, upload: UploadBody, slot: str) -> WriteResult:
+        condition = upload.headers.condition
         try:
-            return await self.saves.write(upload.context, slot, upload.headers.condition, await upload.receive())
+            received = await upload.receive()
+            if upload.presented is not None:
+                return await self.saves.write_presented(upload.presented, upload.context, slot, condition, received)
+            return await self.saves.write(upload.context, slot, condition, received)
         finally:
             upload.abort()
 

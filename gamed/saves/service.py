@@ -11,18 +11,21 @@ from msgspec.structs import replace
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Random, Secret
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt
+from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
+from gamed.rate_limit import RateLimited
 from gamed.saves import commands, responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
-from gamed.saves.errors import CorruptBlob, SaveError
-from gamed.saves.limits import VERSIONS_AT_ONCE, SaveRateLimiter
+from gamed.saves.errors import CorruptBlob, SaveError, TokenUnread
+from gamed.saves.limits import VERSIONS_AT_ONCE, SaveRateLimiter, count_change
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
 from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.errors import SessionError
+from gamed.sessions.recent import RecentToken
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -150,9 +153,30 @@ class SaveService(Component, frozen=True, kw_only=True):
         changes again, for all processes together, and only when it writes a row anyway.
         """
         caller, summary = await self.read_summary(token)
+        return self._admit(caller, summary)
+
+    async def authorize_upload(self, token: Secret) -> commands.WriteContext:
+        """Do what authorize_write() does; the next small write with this token may authenticate in its transaction."""
+        caller, summary = await self.read_summary(token)
+        self.sessions.remember(token, caller, summary.cursor.epoch)
+        return self._admit(caller, summary)
+
+    def _admit(self, caller: AuthenticatedSession, summary: SavesSummary) -> commands.WriteContext:
         now_ms = self.environment.now_ms()
         self.rate.acquire(caller.player_id, now_ms, summary.write_arrival_ms)
         return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
+
+    def presented_context(self, recent: RecentToken) -> commands.WriteContext:
+        """Return the context of a write that authenticates its token itself, as far as it is known now."""
+        return commands.WriteContext(recent.player_id, recent.epoch, admitted_ms=self.environment.now_ms())
+
+    def count_presented(self, context: commands.WriteContext) -> bool:
+        """Count such a write towards the player's rate; return False if they write too fast."""
+        try:
+            self.rate.acquire(context.player_id, context.admitted_ms)
+        except RateLimited:
+            return False
+        return True
 
     def count_entries(self, player_id: str, count: int) -> None:
         """Count the other entries of a commit that authorize_write() counted as one change."""
@@ -162,18 +186,63 @@ class SaveService(Component, frozen=True, kw_only=True):
         self, context: commands.WriteContext, slot: str, condition: Condition, received: commands.ReceivedBody
     ) -> commands.WriteResult:
         """Store a save if the rules allow it; raise SaveError if not, in a conflict with the bytes kept as a copy."""
-        environment = self.environment
-        received.check(allow_blank=environment.limits.allow_blank_saves)
-        command = commands.WriteCommand(
-            context,
-            slot,
-            condition,
-            received.content,
-            environment.now_ms(),
-            new_epoch(environment.random) if context.epoch == EMPTY_CURSOR.epoch else context.epoch,
-            received.data,
-        )
+        received.check(allow_blank=self.environment.limits.allow_blank_saves)
+        command = self._write_command(context, slot, condition, received)
         result = await execute_with_blob(self.store, command, self.store.write, received.spool)
+        return self._finish_write(command, result)
+
+    async def write_presented(
+        self,
+        presented: commands.PresentedToken,
+        context: commands.WriteContext,
+        slot: str,
+        condition: Condition,
+        received: commands.ReceivedBody,
+    ) -> commands.WriteResult:
+        """Authenticate a token and store a save in one transaction, else in two; the order of errors is the same.
+
+        The change was counted by count_presented().
+        """
+        recent, sessions = presented.recent, self.sessions
+        command = self._write_command(context, slot, condition, received)
+        outcome: commands.WriteResult | commands.BytesMissing | SaveError | None = None
+        if received.is_acceptable(allow_blank=self.environment.limits.allow_blank_saves):
+            try:
+                outcome = await self.store.write_presented(recent.key, command)
+            except SessionError:
+                sessions.recent.forget(recent.session_id)
+                raise
+            except TokenUnread:
+                pass
+            except DatabaseError:
+                await self.read_summary(presented.token)  # its error comes first, if it has one
+                raise
+        if isinstance(outcome, SaveError):
+            raise outcome
+        if isinstance(outcome, commands.WriteResult):
+            recent.seen_ms = command.now_ms
+            return self._finish_write(command, outcome)
+        sessions.recent.forget(recent.session_id)
+        caller, summary = await self.read_summary(presented.token)
+        sessions.remember(presented.token, caller, summary.cursor.epoch)
+        now_ms, limits = self.environment.now_ms(), self.environment.limits
+        count_change(
+            limits, summary.write_arrival_ms, now_ms, now_ms
+        )  # as authorize_write() compares the stored bucket
+        admitted = commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
+        return await self.write(admitted, slot, condition, received)
+
+    def _write_command(
+        self, context: commands.WriteContext, slot: str, condition: Condition, received: commands.ReceivedBody
+    ) -> commands.WriteCommand:
+        environment = self.environment
+        epoch = new_epoch(environment.random) if context.epoch == EMPTY_CURSOR.epoch else context.epoch
+        return commands.WriteCommand(
+            context, slot, condition, received.content, environment.now_ms(), epoch, received.data
+        )
+
+    def _finish_write(self, command: commands.WriteCommand, result: commands.WriteResult) -> commands.WriteResult:
+        context, slot, condition, environment = command.context, command.slot, command.condition, self.environment
         if result.changed:  # before the error: a refused write may have stored a conflict copy, which lists show
             environment.waiters.notify(context.player_id)
         error = responses.write_error(slot, condition, result)

@@ -55,6 +55,7 @@ from gamed.saves.model import (
 from gamed.saves.retention import Retention, kept_until_ms, protected_versions
 from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.recent import AccessKey
 from gamed.sessions.tables import authenticate
 from gamed.structs import Component
 
@@ -130,6 +131,13 @@ class SaveStore(Component, frozen=True, kw_only=True):
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
         return self._change(partial(write_store.write_save, limits=self.limits, command=command), command, size)
+
+    def write_presented(
+        self, key: AccessKey, command: WriteCommand
+    ) -> Deferred[WriteResult | BytesMissing | SaveError | None]:
+        """Authenticate an access token and write in one transaction; None and TokenUnread: authenticate it before."""
+        write = partial(write_store.write_presented, limits=self.limits, key=key, command=command)
+        return self._change(write, command, command.content.size)
 
     def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
         return self._change(partial(write_store.delete_save, limits=self.limits, command=command), command)

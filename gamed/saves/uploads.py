@@ -17,12 +17,24 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
 from gamed.config.game import SaveLimits
+from gamed.crypto import Secret
+from gamed.database.errors import DiskFull
 from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
 from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
+from gamed.rate_limit import RateLimited
 from gamed.saves.batch import CommitService
-from gamed.saves.commands import ReceivedBody, WriteContext
-from gamed.saves.errors import ContentEncoded, LengthRequired
-from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, UploadSpace, check_declared_size, check_size
+from gamed.saves.commands import PresentedToken, ReceivedBody, WriteContext
+from gamed.saves.errors import ContentEncoded, LengthRequired, SaveError
+from gamed.saves.limits import (
+    INLINE_BYTES,
+    ONE_TRIP_BYTES,
+    STEP_BYTES,
+    DiskReservations,
+    OneTripBodies,
+    UploadSpace,
+    check_declared_size,
+    check_size,
+)
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
 from gamed.saves.validation import UploadHeaders, save_headers, staging_headers
@@ -55,6 +67,10 @@ class UploadBody(Struct, eq=False):
     _blank: bool = True
     """All bytes until now are zero."""
     _hash: Any = field(default_factory=sha256)
+    presented: PresentedToken | None = None
+    """The token, if the transaction of the write authenticates it; `context` has the player that it had last."""
+    _bodies: OneTripBodies | None = None
+    """Counts the body until abort(), if the token is `presented`."""
     __repr__ = object.__repr__
 
     def write(self, data: bytes) -> Deferred[None] | None:
@@ -79,6 +95,9 @@ class UploadBody(Struct, eq=False):
     def abort(self) -> None:
         """Release the reserved disk space and delete the file."""
         self._space.release()
+        if self._bodies is not None:
+            self._bodies.release(self._max_bytes)
+            self._bodies = None
         self._held.clear()
         if self._spool is not None:
             self._spool.discard()
@@ -105,6 +124,7 @@ class UploadAdmission(Component, frozen=True, kw_only=True):
     """The folder for the files of larger bodies, on the same disk as the databases."""
     reservations: DiskReservations
     disk: SpoolThreads = run_inline
+    one_trip: OneTripBodies = field(default_factory=OneTripBodies)
 
     def in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         """Run work that takes long outside the reactor's thread."""
@@ -132,6 +152,24 @@ class UploadAdmission(Component, frozen=True, kw_only=True):
         open_spool = partial(SpooledBody, self.folder, self.disk)
         return UploadBody(context, headers, self.limits, open_spool, space, max_bytes, checked)
 
+    def open_presented(
+        self, head: RequestHead, context: WriteContext, headers: UploadHeaders, presented: PresentedToken
+    ) -> UploadBody | None:
+        """Begin a small upload whose token is authenticated with the write; return None if that is not possible.
+
+        Also for every reason to refuse it: the error for a token that is not valid any more comes first.
+        """
+        length = head.length or 0
+        if not self.one_trip.hold(length):
+            return None
+        try:
+            upload = self.open(head, context, headers)
+        except (RateLimited, SaveError, DiskFull):
+            self.one_trip.release(length)
+            return None
+        upload.presented, upload._bodies = presented, self.one_trip
+        return upload
+
     def begin(self, context: WriteContext) -> UploadSpace:
         """Count one more upload of this player, without a reservation yet; raise TooManyUploads."""
         return self.reservations.begin_upload(context.player_id, context.usage.remaining(self.limits))
@@ -146,8 +184,25 @@ class SaveBodyPolicy(Component, frozen=True, kw_only=True):
 
     async def accept(self, head: RequestHead) -> UploadBody:
         headers = save_headers(head.kwargs["slot"], head.header, self.limits.meta_bytes)
-        context = await self.saves.authorize_write(access_token(head.single))
-        return self.admission.open(head, context, headers)
+        token = access_token(head.single)
+        # A client that sent Expect wants to know now whether its body may come.
+        small = 0 < (head.length or 0) <= ONE_TRIP_BYTES and "expect" not in head.headers
+        upload = self._accept_presented(head, headers, token) if small else None
+        if upload is not None:
+            return upload
+        return self.admission.open(head, await self.saves.authorize_upload(token), headers)
+
+    def _accept_presented(self, head: RequestHead, headers: UploadHeaders, token: Secret) -> UploadBody | None:
+        recent = self.saves.sessions.find_recent(token)
+        if recent is None:
+            return None
+        context = self.saves.presented_context(recent)
+        upload = self.admission.open_presented(head, context, headers, PresentedToken(token, recent))
+        # Last, because it cannot be undone. The answer to a player who writes too fast comes after that to the token.
+        if upload is not None and not self.saves.count_presented(context):
+            upload.abort()
+            return None
+        return upload
 
 
 COMMIT_BYTES = 256 * 1024

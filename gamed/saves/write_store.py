@@ -24,9 +24,9 @@ from gamed.saves.commands import (
     WriteCommand,
     WriteResult,
 )
-from gamed.saves.errors import Erased, SaveError
+from gamed.saves.errors import Erased, SaveError, TokenUnread
 from gamed.saves.limits import Usage, count_change, room_to_change, slots_to_expire
-from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
+from gamed.saves.model import EMPTY_CURSOR, SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import (
@@ -38,14 +38,50 @@ from gamed.saves.write_rules import (
     decide_delete,
     decide_write,
 )
+from gamed.sessions.errors import SessionError
+from gamed.sessions.recent import AccessKey
+from gamed.sessions.tables import authenticate_key
 
 
 def write_save(
     connection: Connection, limits: SaveLimits, command: WriteCommand
 ) -> WriteResult | BytesMissing | SaveError:
     """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
+    summary, state = tables.load_slot(connection, command.context.player_id, command.slot)
+    return _write(connection, limits, command, summary, state)
+
+
+def write_presented(
+    connection: Connection, limits: SaveLimits, key: AccessKey, command: WriteCommand
+) -> WriteResult | BytesMissing | SaveError | None:
+    """Authenticate an access token, then write as write_save() does; None changes nothing: authenticate it before.
+
+    Raise SessionError, or TokenUnread if auth.db cannot be read. The player and the epoch of the command's context are
+    what this process knew of the token; its device and everything else is read here.
+    """
+    context = command.context
+    try:
+        # With the instant of the head, as if it had been authenticated then: a token may expire while its body arrives.
+        caller = authenticate_key(connection.auth, key, context.admitted_ms)
+    except SessionError:
+        raise
+    except Exception as e:  # whatever it is: an error or damage of auth.db must not count as one of state.db
+        raise TokenUnread from e
+    if caller.first_use_of is not None or caller.player_id != context.player_id:
+        return None
+    summary, state = tables.load_slot(connection, context.player_id, command.slot)
+    if summary.erasing or (summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch):
+        return None
+    if summary.erased_after(context.epoch, context.admitted_ms):
+        return erased_error()
+    context = replace(context, epoch=summary.cursor.epoch, device=caller.device)
+    return _write(connection, limits, replace(command, context=context), summary, state)
+
+
+def _write(
+    connection: Connection, limits: SaveLimits, command: WriteCommand, summary: SavesSummary, state: SlotState
+) -> WriteResult | BytesMissing | SaveError:
     player_id, slot = command.context.player_id, command.slot
-    summary, state = tables.load_slot(connection, player_id, slot)
     # First, because every later check would look at the saves after the erase: to them this is a first write.
     if summary.erased_since(command.context.epoch):
         return erased_error()

@@ -18,6 +18,7 @@ from contextlib import suppress
 from msgspec import field
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
+from gamed.crypto import Secret
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DiskFull
 from gamed.sessions.credentials import (
     AuthenticatedSession,
@@ -29,6 +30,7 @@ from gamed.sessions.credentials import (
     response_members,
 )
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
+from gamed.sessions.recent import RecentToken, RecentTokens
 from gamed.sessions.store import SessionStore
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -83,6 +85,7 @@ class SessionService(Component, frozen=True, kw_only=True):
     now_ms: Now
     audit: AuditLog = NULL_AUDIT_LOG
     uses: FirstUses = field(default_factory=FirstUses)
+    recent: RecentTokens = field(default_factory=RecentTokens)
 
     async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession:
         """Return the session of a Bearer token, its first use recorded; raise SessionError or DatabaseError."""
@@ -106,6 +109,15 @@ class SessionService(Component, frozen=True, kw_only=True):
         else:
             self.uses.discard([(caller.session_id, generation)])
 
+    def find_recent(self, token: Secret) -> RecentToken | None:
+        """Return what this process knows of a token that it saw valid in the last minutes."""
+        return self.recent.find(self.store.key_of(token), self.now_ms()) if self.recent else None
+
+    def remember(self, token: Secret, caller: AuthenticatedSession, epoch: str) -> None:
+        """Keep a token that is valid and whose first use is recorded; `epoch` is that of the player's saves."""
+        key = self.store.key_of(token)
+        self.recent.add(RecentToken(key, caller.session_id, caller.player_id, epoch, self.now_ms()))
+
     async def write_first_uses(self) -> None:
         """Commit the uses that are retained in memory, in batches; raise DatabaseError if that is not possible."""
         while uses := self.uses.oldest(CLEANUP_ROWS):
@@ -128,6 +140,7 @@ class SessionService(Component, frozen=True, kw_only=True):
         outcome = await self.store.refresh(parse_refresh_credential(credential), self.now_ms())
         if isinstance(outcome, RefreshRejected):
             raise self._rejection_error(outcome)
+        self.recent.forget(outcome.session_id)
         return response_members(outcome.pair, outcome.session_id, self.now_ms())
 
     async def log_out(self, access: str | None, credential: str | None, scope: LogoutScope) -> None:

@@ -45,6 +45,7 @@ from gamed.sessions.errors import (
     SessionRevoked,
     TokenInvalid,
 )
+from gamed.sessions.recent import AccessKey
 from gamed.sessions.tables import DAY_MS
 from gamed.structs import Component, redacts
 
@@ -60,6 +61,10 @@ class SessionStore(Component, frozen=True, kw_only=True):
     writes: WriteQueue
     issuer: CredentialIssuer
     refreshes: RateLimit = UNLIMITED
+
+    def key_of(self, token: Secret) -> AccessKey:
+        """Return the key of an access token, without a transaction."""
+        return tables.access_key(self.issuer.keys.indexer, token)
 
     def authenticate(self, token: Secret, now_ms: int) -> Deferred[AuthenticatedSession]:
         indexer = self.issuer.keys.indexer

@@ -19,6 +19,7 @@ from gamed.sessions.credentials import (
     with_device_name,
 )
 from gamed.sessions.errors import PlayerBlocked, SessionRevoked, TokenExpired, TokenInvalid
+from gamed.sessions.recent import AccessKey
 
 DAY_MS = 24 * 3600 * 1000
 LOGINS = "logins"
@@ -131,7 +132,7 @@ def insert_access(
     connection.execute(_INSERT_CREDENTIAL, (*key, 0, session_id, generation, None, expires_ms))
 
 
-def access_key(indexer: Indexer, token: Secret) -> tuple[int, Index]:
+def access_key(indexer: Indexer, token: Secret) -> AccessKey:
     """Return the tick and the index with which `credential` has an access token."""
     return tick_of(token), indexer.index(Purpose.ACCESS_TOKEN, token.reveal())
 
@@ -186,7 +187,12 @@ def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms
     """
     if is_browser_token(token):
         return browser_tables.authenticate_browser(connection, indexer, token, now_ms)
-    row = connection.execute(_SESSION_OF_TOKEN, access_key(indexer, token)).fetchone()
+    return authenticate_key(connection, access_key(indexer, token), now_ms)
+
+
+def authenticate_key(connection: Connection, key: AccessKey, now_ms: int) -> AuthenticatedSession:
+    """Return the session of the access token with this key, as authenticate() does."""
+    row = connection.execute(_SESSION_OF_TOKEN, key).fetchone()
     if row is None:
         raise TokenInvalid
     expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner, client = row

@@ -52,7 +52,7 @@ class PostgresqlBackend:
 
     def state_writer(self) -> PostgresqlEngine:
         """Return the engine of the thread that writes `state`."""
-        return self._writer(self.databases[1], STATE)
+        return self._writer(self.databases[1], STATE, (STATE, AUTH))
 
     def blob_writer(self) -> PostgresqlEngine:
         """Return the engine of the thread that writes large blobs to `state`."""
@@ -113,8 +113,8 @@ class PostgresqlBackend:
         """End the thread that listens."""
         self._listener.close()
 
-    def _writer(self, database: Database, thread: str) -> PostgresqlEngine:
-        kind = SessionKind(self._name(thread), schemas=(database.name,), answer_seconds=WRITE_SECONDS)
+    def _writer(self, database: Database, thread: str, schemas: tuple[str, ...] = ()) -> PostgresqlEngine:
+        kind = SessionKind(self._name(thread), schemas=schemas or (database.name,), answer_seconds=WRITE_SECONDS)
         return PostgresqlEngine(self._connector, database, kind, self._join)
 
     def _join(self, connection: PostgresqlConnection) -> None:

@@ -19,7 +19,7 @@ from psycopg.errors import Diagnostic
 from psycopg.pq.abc import PGconn, PGresult
 from twisted.logger import Logger
 
-from gamed.database.connection import Parameters
+from gamed.database.connection import Connection, Parameters
 from gamed.database.engine import NeedsSavepoints
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.database.postgresql.connecting import Connector, DriverConnection, SessionKind
@@ -183,6 +183,11 @@ class PostgresqlConnection:
     def rows(self, sql: str, parameters: Parameters = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""
         return self.execute(sql, parameters).fetchall()
+
+    @property
+    def auth(self) -> Connection:
+        """Return this connection, which reads both schemas."""
+        return self
 
     def found_in(self, database: str, error: BaseException) -> BaseException:
         """Return the translated error; attribute damage to `auth` or `state`."""

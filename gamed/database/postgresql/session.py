@@ -8,7 +8,7 @@ from psycopg import Cursor, pq
 from psycopg.copy import LibpqWriter
 from psycopg.errors import Diagnostic
 
-from gamed.database.connection import Parameters
+from gamed.database.connection import Connection, Parameters
 from gamed.database.postgresql.connecting import DriverConnection
 from gamed.database.postgresql.error_mapping import ABORTED, PostgresqlError, reported, translate
 from gamed.database.postgresql.results import warning_of
@@ -51,6 +51,11 @@ class PlainSession:
         """Execute one statement and return all its rows as tuples."""
         result = self.execute(sql, parameters)
         return result.fetchall() if result.description else []
+
+    @property
+    def auth(self) -> Connection:
+        """Return this connection, which reads both schemas."""
+        return self
 
     def found_in(self, database: str, error: BaseException) -> BaseException:
         """Return the translated error."""

@@ -19,7 +19,7 @@ from gamed.database.periodic import PeriodicTask
 from gamed.database.polled_changes import PolledChanges, Version
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 from gamed.database.sqlite.checkpoints import Checkpointer, ExternalCheckpoints, wal_bytes
-from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine
+from gamed.database.sqlite.engine import SqliteEngine, SqliteReadEngine, SqliteStateEngine
 from gamed.database.sqlite.error_mapping import translated
 from gamed.database.sqlite.files import DatabaseFile, open_error
 from gamed.database.sqlite.migrations import check_schema, prepare_file
@@ -78,9 +78,9 @@ class SqliteBackend:
         """Return the engine of the thread that writes auth.db."""
         return SqliteEngine(self._auth, large_cache=True)
 
-    def state_writer(self) -> SqliteEngine:
+    def state_writer(self) -> SqliteStateEngine:
         """Return the engine of the thread that writes state.db."""
-        return SqliteEngine(self._state, large_cache=True)
+        return SqliteStateEngine(self._state, self._auth)
 
     def blob_writer(self) -> SqliteEngine:
         """Return the engine of the thread that writes large blobs to state.db."""
@@ -88,8 +88,8 @@ class SqliteBackend:
 
     def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
         """Begin the work beside the queues."""
-        self._checkpointer.register(self._auth, (reads, auth))
-        self._checkpointer.register(self._state, (reads, state, blobs))
+        self._checkpointer.register(self._auth, writers=(auth,), readers=(reads, state))
+        self._checkpointer.register(self._state, writers=(state, blobs), readers=(reads,))
         topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
         self.changes = PolledChanges(self._reactor, topics, _data_version)
         self._thread = auth.thread

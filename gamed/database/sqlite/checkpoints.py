@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from gamed.database.connection import AUTH
 from gamed.database.engine import Database, EngineConnection
 from gamed.database.errors import DatabaseLocked, DatabaseReadOnly
-from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, report_locked
+from gamed.database.queues import DatabaseQueue, DatabaseThread, report_locked
 from gamed.database.sqlite.error_mapping import translate
 from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES, WAL_LIMIT_BYTES, DatabaseFile
 from gamed.event_log import EventLog
@@ -40,10 +40,12 @@ _log = EventLog(Logger())
 
 
 class _WalState(Struct, eq=False):
-    """The write-ahead log of one file, and the queues that read or write the file."""
+    """The write-ahead log of one file, and the queues that use the file."""
 
     file: DatabaseFile
-    queues: Sequence[DatabaseQueue]
+    writers: Sequence[DatabaseQueue]
+    readers: Sequence[DatabaseQueue]
+    """The queues that only read the file; that of state.db reads tokens in auth.db."""
     written: int = 0
     timer: IDelayedCall | None = None
     not_before: float = 0.0
@@ -64,9 +66,11 @@ class Checkpointer:
         self._clear_timer: IDelayedCall | None = None
         self._clear_pause = FIRST_PAUSE_SECONDS
 
-    def register(self, file: DatabaseFile, queues: Sequence[DatabaseQueue]) -> None:
-        """Begin to checkpoint this file; `queues` are all that read or write it."""
-        self._logs[file] = _WalState(file, queues)
+    def register(
+        self, file: DatabaseFile, *, writers: Sequence[DatabaseQueue], readers: Sequence[DatabaseQueue]
+    ) -> None:
+        """Begin to checkpoint this file, which these queues write, and which those only read."""
+        self._logs[file] = _WalState(file, writers, readers)
 
     def wrote(self, file: Database, size: int) -> None:
         """Count a batch of about `size` bytes that was committed; start a checkpoint if one is due."""
@@ -183,8 +187,7 @@ class Checkpointer:
         try:
             # In two steps, because copying 64 MiB takes longer than a read may wait: most is copied before reads pause.
             # A RESTART needs both pauses: it is complete only while no snapshot and no writer uses the log.
-            for reading, mode in ((False, "PASSIVE"), (True, last)):
-                queues = [queue for queue in log.queues if isinstance(queue, ReadQueue) is reading]
+            for queues, mode in ((log.writers, "PASSIVE"), (log.readers, last)):
                 paused += queues
                 await gatherResults([queue.pause() for queue in queues])
                 restarted = await self._run(log.file, mode, alone=True)
@@ -223,7 +226,9 @@ class ExternalCheckpoints:
         self._clock = clock
         self._logs: dict[Database, _WatchedLog] = {}
 
-    def register(self, file: DatabaseFile, queues: Sequence[DatabaseQueue]) -> None:
+    def register(
+        self, file: DatabaseFile, *, writers: Sequence[DatabaseQueue], readers: Sequence[DatabaseQueue]
+    ) -> None:
         """Begin to watch the log of this file."""
         self._logs[file] = _WatchedLog(file)
 

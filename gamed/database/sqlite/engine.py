@@ -11,6 +11,7 @@ from gamed.database.sqlite.files import (
     PAGE_BYTES,
     DatabaseFile,
     SqliteConnection,
+    StateConnection,
     attach_state,
     connect,
     prepare,
@@ -31,7 +32,7 @@ class SqliteEngine:
 
     concurrent_writers = False
     errors = SQLITE_ERRORS
-    connection_class = SqliteConnection
+    connection_class: type[SqliteConnection] = SqliteConnection
 
     def __init__(self, file: DatabaseFile, *, large_cache: bool = False) -> None:
         """Use this file; `large_cache` is for the queue that writes the pages of many players."""
@@ -98,6 +99,27 @@ class SqliteEngine:
             if not _is_intact(connection, schema):
                 return damaged_row(STATE) if schema == STATE else new_error(DatabaseCorrupt)
         return None
+
+
+class SqliteStateEngine(SqliteEngine):
+    """The way of the thread that writes state.db, in transactions that may read auth.db, too."""
+
+    connection_class = StateConnection
+
+    def __init__(self, state: DatabaseFile, auth: DatabaseFile) -> None:
+        super().__init__(state, large_cache=True)
+        self._auth = auth
+
+    def _set_up(self, connection: SqliteConnection) -> None:
+        super()._set_up(connection)
+        assert isinstance(connection, StateConnection)
+        connection.auth_uri = self._auth.uri
+
+    def end(self, connection: EngineConnection) -> None:
+        """End the snapshot of auth.db, then the transaction as SqliteEngine does."""
+        assert isinstance(connection, StateConnection)
+        connection.end_snapshot()
+        super().end(connection)
 
 
 class SqliteReadEngine(SqliteEngine):

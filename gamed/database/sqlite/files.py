@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ SUFFIXES = ("-wal", "-shm", "-journal", "")
 """The ends of a database's files. SQLite must not find the log of one database beside another; the database is last."""
 WRITER_CACHE_KIB = 16 * 1024
 """SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
+READER_CACHE_KIB = 512
+"""For the look-up of one token in each write: the upper pages of three indexes, and what the last tokens needed."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 EXTERNAL_LIMIT_BYTES = 512 * 1024 * 1024
 """A log of this size is not checkpointed by another program: Litestream truncates it at 121,359 pages, or 474 MiB."""
@@ -40,12 +42,49 @@ class SqliteConnection(sqlite3.Connection):
         """Execute one statement and return all its rows as tuples."""
         return self.execute(sql, parameters).fetchall()
 
+    @property
+    def auth(self) -> "SqliteConnection":
+        """Return this connection, whose first file is auth.db."""
+        return self
+
     def found_in(self, database: str, error: BaseException) -> BaseException:
         """Return the translated error; attribute damage to `auth` or `state`, whatever else the connection has."""
         ours = translate(error)
         if isinstance(ours, DatabaseCorrupt):
             ours.file = database
         return ours
+
+
+class StateConnection(SqliteConnection):
+    """The connection that writes state.db, with a second one that reads auth.db.
+
+    auth.db is not attached: BEGIN would then fail if its first page is damaged, and an I/O error of a SELECT from it
+    would roll back what the other transactions of the batch wrote to state.db.
+    """
+
+    auth_uri = ""
+    _reader: SqliteConnection | None = None
+
+    @property
+    def auth(self) -> SqliteConnection:
+        """Return the connection to auth.db; the first call of a batch begins its snapshot. Raise sqlite3.Error."""
+        if self._reader is None:
+            self._reader = open_reader(self.auth_uri)
+        if not self._reader.in_transaction:
+            self._reader.execute("BEGIN")
+        return self._reader
+
+    def end_snapshot(self) -> None:
+        """End the snapshot of auth.db; until then no checkpoint can let its log begin anew."""
+        if self._reader is not None:
+            with suppress(*SQLITE_ERRORS):
+                self._reader.rollback()
+
+    def close(self) -> None:
+        """Close both connections."""
+        if self._reader is not None:
+            self._reader.close()
+        super().close()
 
 
 class DatabaseFile(Database):
@@ -125,6 +164,19 @@ def prepare_to_write(connection: SqliteConnection) -> None:
     """Set the options of the connection of a write queue."""
     prepare(connection)
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+
+
+def open_reader(uri: str) -> SqliteConnection:
+    """Return a connection that only reads; raise sqlite3.Error."""
+    connection = connect(uri)
+    try:
+        prepare(connection)
+        connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def copy_into(connection: SqliteConnection, target: Path) -> None:
