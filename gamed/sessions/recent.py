@@ -28,6 +28,7 @@ class RecentToken(Struct, eq=False):
     """The epoch of the player's saves at that time (docs/protocol.md: Saves)."""
     seen_ms: int
     """When it was valid last."""
+    __repr__ = object.__repr__
 
 
 class RecentTokens:

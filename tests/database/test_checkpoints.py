@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from threading import Event
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.checkpoints import PASSIVE_SECONDS
@@ -238,3 +241,39 @@ class FullLoad(TestCase):
         self.assertLess(max(load.largest // MIB, figures["wal_mib"]), 128)
         fewer, more = sorted((len(load.seconds), figures["writes"]))
         self.assertGreater(fewer, more / 4)
+
+
+@sqlite_files("the write-ahead log; PostgreSQL's server has its own")
+class ReadByWrites(TestCase):
+    """The log of auth.db while writes of state.db read it."""
+
+    async def test_cleared_beside_writes(self) -> None:
+        """A truncation of the log waits for the batch that reads auth.db, and the next batch reads what was written."""
+        stores = file_databases(self, reactor)
+        path = stores.auth._database.path
+        assert path is not None
+        wal = path.with_name("auth.db-wal")
+        running, ended = Event(), Event()
+
+        def read_long(connection: Connection) -> int:
+            [(before,)] = connection.auth.rows("SELECT count(*) FROM invite")
+            running.set()
+            ended.wait(10)
+            return int(before)
+
+        await stores.auth.submit(lambda c: c.rows("CREATE TABLE kept (number INTEGER)"))
+        reading = stores.state.submit(read_long)
+        await deferToThread(running.wait, 10)
+        self.assertGreater(wal.stat().st_size, 0)
+        stores.clear_logs()
+        await deferLater(reactor, 0.3)  # longer than a checkpoint tries
+        self.assertGreater(wal.stat().st_size, 0)
+        ended.set()
+        self.assertEqual(await reading, 0)
+        began = reactor.seconds()
+        while wal.stat().st_size:
+            await deferLater(reactor, 0.01)
+        self.assertLess(reactor.seconds() - began, 0.9)  # it waited for the batch, and did not try again a second later
+        await stores.auth.submit(lambda c: c.rows("INSERT INTO kept VALUES (1)"))
+        rows = await stores.state.submit(lambda c: c.auth.rows("SELECT number FROM kept"))
+        self.assertEqual(rows, [(1,)])

@@ -11,10 +11,13 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.game import GameSettings, SaveLimits
+from gamed.crypto import Secret
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.http.spool import run_inline
 from gamed.saves.build import build_saves, build_waits
+from gamed.saves.model import EMPTY_CURSOR
+from gamed.sessions.recent import MAX_RECENT, RecentTokens
 from tests.saves.state_machine import count_errors, damage_blobs
 from tests.sessions.fixtures import ANNA, Counting
 from tests.sessions.server import SessionServer, text
@@ -48,6 +51,10 @@ class SaveCase(SynchronousTestCase):
     crashes = False
     writes_per_minute = 0
     """0 is no limit; it replaces that of `limits`."""
+    recent_tokens = MAX_RECENT
+    """0: each write authenticates its token in a transaction of its own, before the body."""
+    known = False
+    """Whether each player who signs in has used the token, and the service knows it."""
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -56,7 +63,7 @@ class SaveCase(SynchronousTestCase):
         self.stores = self.make_stores()
         self.free = 2**40
         self.random = Counting()
-        self.server = SessionServer(self.stores)
+        self.server = SessionServer(self.stores, recent=RecentTokens(self.recent_tokens))
         self.bearer = self.sign_in(ANNA)
         self.browser = self.browser_for(self.limits)
 
@@ -92,7 +99,14 @@ class SaveCase(SynchronousTestCase):
     def sign_in(self, player_id: str) -> dict[str, str]:
         """Return the Authorization header of a player."""
         _, pair = self.successResultOf(self.server.open(player_id))
+        if self.known:
+            self.make_known(pair.access)
         return {"Authorization": f"Bearer {text(pair.access)}"}
+
+    def make_known(self, token: Secret) -> None:
+        """Use a token, and let the service know it, as after a first write."""
+        caller = self.successResultOf(Deferred.fromCoroutine(self.server.sessions.authenticate(text(token))))
+        self.server.sessions.remember(token, caller, EMPTY_CURSOR.epoch)
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
         return self.browser.request(method, path, {**self.bearer, **(headers or {})}, body)

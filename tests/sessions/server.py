@@ -17,6 +17,7 @@ from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.build import build_sessions
 from gamed.sessions.credentials import CredentialPair
+from gamed.sessions.recent import RecentTokens
 from gamed.sessions.service import FirstUses
 from tests.sessions.fixtures import ANNA, NOW_MS, Counting, sign_in
 from tests.support.components import service_context
@@ -36,7 +37,8 @@ class RecordedAuditLog:
 class SessionServer:
     """The session service with its databases, and a clock that a test sets."""
 
-    def __init__(self, databases: Databases, refreshes_per_minute: int = 0) -> None:
+    def __init__(self, databases: Databases, refreshes_per_minute: int = 0, recent: RecentTokens | None = None) -> None:
+        """Use these databases; `recent` are the tokens of the service, by default those that it keeps itself."""
         self.databases = databases
         self.now_ms = NOW_MS
         self.revoked: list[str] = []
@@ -47,7 +49,8 @@ class SessionServer:
         config = Config(limits=AuthLimits(refreshes_per_minute=refreshes_per_minute))
         self.context = service_context(keys, databases, self.audit, lambda: self.now_ms, config=config, random=random)
         self.uses = FirstUses()
-        self.sessions = build_sessions(self.context, self.revoked.append, self.uses)
+        recent = RecentTokens() if recent is None else recent
+        self.sessions = build_sessions(self.context, recent.forgetting(self.revoked.append), self.uses, recent)
         self.issuer = self.sessions.store.issuer
 
     def open(self, player_id: str = ANNA, client: str = "{}") -> Deferred[tuple[str, CredentialPair]]:

@@ -1,0 +1,93 @@
+"""The tokens that a process knows: bounded, by their index, and forgotten with their session."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Index, Secret
+from gamed.sessions.credentials import LogoutScope
+from gamed.sessions.recent import MAX_RECENT, RECENT_MS, RecentToken, RecentTokens
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS
+from tests.sessions.server import SessionTestCase, text
+
+
+def recent(number: int, player_id: str = ANNA, session: int | None = None) -> RecentToken:
+    session_id = f"ses_{number if session is None else session}"
+    return RecentToken((number, Index(bytes(32))), session_id, player_id, "0", NOW_MS)
+
+
+class RecentTokensTest(SynchronousTestCase):
+    def test_bounded(self) -> None:
+        """No more sessions than the limit are kept; the one that was added first makes room."""
+        tokens = RecentTokens(100)
+        for number in range(250):
+            tokens.add(recent(number))
+        self.assertEqual((len(tokens), len(tokens._tokens)), (100, 100))
+        self.assertIsNone(tokens.find(recent(149).key, NOW_MS))
+        self.assertIsNotNone(tokens.find(recent(150).key, NOW_MS))
+
+    def test_one_of_a_session(self) -> None:
+        """A session has one token, the last one."""
+        tokens = RecentTokens()
+        tokens.add(recent(1, session=1))
+        tokens.add(recent(2, session=1))
+        self.assertIsNone(tokens.find(recent(1).key, NOW_MS))
+        self.assertIsNotNone(tokens.find(recent(2).key, NOW_MS))
+        self.assertEqual((len(tokens), len(tokens._tokens)), (1, 1))
+
+    def test_some_minutes(self) -> None:
+        """A token is known for some minutes, and not before it was seen if the clock was set back."""
+        tokens = RecentTokens()
+        tokens.add(recent(1))
+        for now_ms, known in ((NOW_MS - 1, False), (NOW_MS + RECENT_MS - 1, True), (NOW_MS + RECENT_MS, False)):
+            self.assertEqual(tokens.find(recent(1).key, now_ms) is not None, known)
+
+    def test_none(self) -> None:
+        """With a limit of 0, none is kept."""
+        tokens = RecentTokens(0)
+        tokens.add(recent(1))
+        self.assertEqual((len(tokens), bool(tokens), bool(RecentTokens())), (0, False, True))
+
+    def test_forgotten(self) -> None:
+        """The end of a session forgets the tokens of its player, and is passed on."""
+        tokens, heard = RecentTokens(), list[str]()
+        for number in range(10):
+            tokens.add(recent(number, BERT if number % 2 else ANNA))
+        tokens.forgetting(heard.append)(BERT)
+        self.assertEqual((heard, len(tokens)), ([BERT], 5))
+        tokens.forget("ses_0")
+        tokens.forget("ses_0")
+        self.assertEqual((len(tokens), len(tokens._tokens)), (4, 4))
+
+
+class ServiceTest(SessionTestCase):
+    """The tokens that the service of sessions knows."""
+
+    def remember(self) -> Secret:
+        """Use the token, let the service know it, and return it."""
+        token = self.pair.access
+        caller = self.wait(self.sessions.authenticate(text(token)))
+        self.sessions.remember(token, caller, "0")
+        self.assertEqual(self.sessions.find_recent(token).player_id, ANNA)  # type: ignore[union-attr]
+        return token
+
+    def test_no_token(self) -> None:
+        """Neither the token nor a part of it is kept."""
+        token = text(self.remember())
+        [kept] = self.sessions.recent._sessions.values()
+        values = [getattr(kept, name) for name in kept.__struct_fields__]
+        self.assertNotIn(token[-8:], repr(values))
+        self.assertNotIn(token.encode()[-8:], kept.key[1])
+        self.assertNotIn(str(kept.key[0]), repr(kept))
+
+    def test_revoked(self) -> None:
+        """A sign-out forgets it."""
+        token = self.remember()
+        self.wait(self.sessions.log_out(text(token), None, LogoutScope.THIS))
+        self.assertIsNone(self.sessions.find_recent(token))
+        self.assertEqual(self.server.revoked, [ANNA])
+
+    def test_rotated(self) -> None:
+        """A refresh forgets it."""
+        token = self.remember()
+        self.wait(self.sessions.refresh(text(self.pair.refresh)))
+        self.assertIsNone(self.sessions.find_recent(token))
+        self.assertLess(len(self.sessions.recent), MAX_RECENT)
