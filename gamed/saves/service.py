@@ -17,7 +17,7 @@ from gamed.long_poll import WakeReason
 from gamed.rate_limit import RateLimited
 from gamed.saves import commands, responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
-from gamed.saves.errors import CorruptBlob, SaveError, TokenUnread
+from gamed.saves.errors import CorruptBlob, Erased, SaveError, TokenUnread
 from gamed.saves.limits import VERSIONS_AT_ONCE, SaveRateLimiter, count_change
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
 from gamed.saves.retention import kept_until_ms
@@ -218,6 +218,8 @@ class SaveService(Component, frozen=True, kw_only=True):
                 await self.read_summary(presented.token)  # its error comes first, if it has one
                 raise
         if isinstance(outcome, SaveError):
+            if isinstance(outcome, Erased):  # by another process, whose clock may be ahead: the next write reads first
+                sessions.recent.forget(recent.session_id)
             raise outcome
         if isinstance(outcome, commands.WriteResult):
             recent.seen_ms = command.now_ms
