@@ -29,6 +29,8 @@ T = TypeVar("T")
 QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
+GATHERING_TURNS = 4
+"""The most turns of the reactor for which a batch waits until it is as large as the one before."""
 UNEXPECTED = (LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
 """Exceptions that a transaction raises only for a defect, or for rows that no version of gamed has written."""
 EXAMINATIONS = 10
@@ -171,6 +173,10 @@ class DatabaseQueue(ABC):
     def _answered(self, batch: Sequence[_Queued[Any]]) -> None:  # noqa: B027 (a hook)
         """Act on a batch whose results were delivered."""
 
+    def _waits_for_more(self) -> bool:
+        """Return whether the next batch starts a turn of the reactor later."""
+        return False
+
     def _explain(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Report a damaged file as the reason of unexpected errors, if it is; called in the thread, after the batch."""
         unexpected = [place for place, outcome in enumerate(outcomes) if self._is_unexpected(outcome)]
@@ -197,6 +203,10 @@ class DatabaseQueue(ABC):
             return
         self._starting = True
         while self._queue and not self._running and not self._pauses:
+            if self._waits_for_more():
+                self._starting, self._scheduled = False, True
+                self.thread.reactor.callFromThread(self._start_batch)
+                return
             batch = self._pop_batch()
             self._started += 1
             self._running = True
@@ -324,6 +334,10 @@ class WriteQueue(DatabaseQueue):
         self._each_keys: Sequence[WriteKeys] | None = None
         """The same for each of its transactions."""
         self._first: Transaction[None] | None = None
+        self._last = 0
+        """The transactions of the last batch."""
+        self._turns = 0
+        """How many turns the next one has waited for as many."""
 
     def submit(self, transaction: Transaction[T], size: int = 0, keys: WriteKeys | None = None) -> Deferred[T]:
         """Queue a transaction as in DatabaseQueue.submit(); fail at once if the database cannot be written.
@@ -389,6 +403,15 @@ class WriteQueue(DatabaseQueue):
         # One without a key writes nothing, but may read all rows: it runs beside no other one.
         self._each_keys = None if keys is None else [queued.keys or tuple(keys) for queued in batch]
         return batch
+
+    def _waits_for_more(self) -> bool:
+        # The clients of the last batch send their next writes one after the other, in the microseconds after it. A
+        # batch of the first of them would let all others wait for its COMMIT: 16 clients would get batches of 1 and 15.
+        if len(self._queue) < self._last and self._turns < GATHERING_TURNS:
+            self._turns += 1
+            return True
+        self._last, self._turns = min(len(self._queue), self.batch_items), 0
+        return False
 
     def _inspect(self, outcomes: Sequence[Outcome]) -> None:
         if corruptions(outcomes):

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from twisted.internet import reactor
@@ -11,10 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
-from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, DatabaseQueue, Transaction
+from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, GATHERING_TURNS, QUEUE_ITEMS, DatabaseQueue, Transaction
 from gamed.database.sqlite.files import PAGE_BYTES, connect, file_uri
 from tests.database.test_group_commit import spoil
-from tests.support.databases import ask, data_folder, file_databases, memory_databases
+from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases
 from tests.support.stores import sqlite_files
 
 
@@ -157,6 +158,75 @@ class Batches(QueueCase):
         self.successResultOf(gatherResults(chains))
         self.assertEqual(sorted(seen), self.successResultOf(self.stores.reads.submit(arrivals)))
         self.assertEqual([0, 10, 20], seen[:3])
+
+
+class TurningReactor(InlineReactor):
+    """A reactor whose callFromThread() calls in its next turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[Callable[[], object]] = []
+
+    def callFromThread(self, work: Callable[..., Any], *args: Any, **kw: Any) -> None:
+        self.due.append(partial(work, *args, **kw))
+
+    def turn(self) -> None:
+        due, self.due = self.due, []
+        for work in due:
+            work()
+
+
+class Gathering(QueueCase):
+    """The writes of many clients, which come one after the other once the last batch was answered."""
+
+    def setUp(self) -> None:
+        self.turning = TurningReactor()
+        self.stores = memory_databases(self, reactor=self.turning)
+        self.sizes = self.batches(self.stores.state)
+
+    def write(self, count: int) -> None:
+        """Submit writes in this turn of the reactor, which then ends."""
+        for _ in range(count):
+            self.stores.state.submit(ask("SELECT 1"))
+        self.turn()
+
+    def turn(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.turning.turn()
+
+    def settle(self) -> None:
+        while self.turning.due:
+            self.turning.turn()
+
+    def test_waits_for_as_many(self) -> None:
+        """A batch waits some turns until it is as large as the last one."""
+        self.write(3)
+        self.settle()
+        for _ in range(3):
+            self.write(1)
+        self.settle()
+        self.assertEqual(self.sizes, [3, 3])
+
+    def test_not_for_long(self) -> None:
+        """It waits no longer than that; then it is the measure of the next one."""
+        self.write(3)
+        self.settle()
+        self.write(1)
+        self.turn(GATHERING_TURNS - 1)
+        self.assertEqual(self.sizes, [3])
+        self.settle()
+        self.assertEqual(self.sizes, [3, 1])
+        self.write(1)
+        self.assertEqual(self.sizes, [3, 1, 1])
+
+    def test_reads_wait_for_none(self) -> None:
+        """A read starts at the end of the turn, whatever was read before."""
+        sizes = self.batches(self.stores.reads)
+        for count in (3, 1):
+            for _ in range(count):
+                self.stores.reads.submit(ask("SELECT 1"))
+            self.turn()
+        self.assertEqual(sizes, [3, 1])
 
 
 class Rejections(QueueCase):
