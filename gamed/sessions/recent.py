@@ -5,22 +5,30 @@ transaction of each write authenticates its token again.
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
 
-from gamed.crypto import Index
+from gamed.crypto import Index, Secret
 
 MAX_RECENT: Final = 4096
 """Sessions, of about 600 bytes each; those of further players authenticate before the body of a write, as at first."""
 RECENT_MS: Final = 5 * 60_000
 AccessKey = tuple[int, Index]
-"""The tick and the index with which `credential` has an access token; never the token itself."""
+"""The tick and the index with which `credential` has an access token."""
+
+
+def digest_of(token: Secret) -> bytes:
+    """Return the digest by which a token is known."""
+    return sha256(token.reveal()).digest()
 
 
 class RecentToken(Struct, eq=False):
     """An access token that was valid, with its first use recorded."""
 
+    digest: bytes
+    """Its SHA-256: of 32 random bytes, so that it shows nothing of them. It costs a fifth of the index."""
     key: AccessKey
     session_id: str
     player_id: str
@@ -38,18 +46,15 @@ class RecentTokens:
         """Keep the tokens of `limit` sessions; with 0, no write authenticates in its own transaction."""
         self._limit = limit
         self._sessions: dict[str, RecentToken] = {}
-        self._tokens: dict[AccessKey, RecentToken] = {}
+        self._tokens: dict[bytes, RecentToken] = {}
+        """By their digests."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __bool__(self) -> bool:
-        """Return whether there may be any."""
-        return self._limit > 0
-
-    def find(self, key: AccessKey, now_ms: int) -> RecentToken | None:
-        """Return the token with this key if it was valid within RECENT_MS."""
-        token = self._tokens.get(key)
+    def find(self, presented: Secret, now_ms: int) -> RecentToken | None:
+        """Return what is known of a token if it was valid within RECENT_MS."""
+        token = self._tokens.get(digest_of(presented))
         return token if token is not None and 0 <= now_ms - token.seen_ms < RECENT_MS else None
 
     def add(self, token: RecentToken) -> None:
@@ -58,13 +63,13 @@ class RecentTokens:
         if len(self._sessions) >= self._limit > 0:
             self.forget(next(iter(self._sessions)))
         if self._limit:
-            self._sessions[token.session_id] = self._tokens[token.key] = token
+            self._sessions[token.session_id] = self._tokens[token.digest] = token
 
     def forget(self, session_id: str) -> None:
         """Forget the token of a session that rotated or ended, if there is one."""
         token = self._sessions.pop(session_id, None)
         if token is not None:
-            del self._tokens[token.key]
+            del self._tokens[token.digest]
 
     def forget_player(self, player_id: str) -> None:
         """Forget the tokens of a player of whom a session ended, or whose saves were erased."""

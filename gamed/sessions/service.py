@@ -30,7 +30,7 @@ from gamed.sessions.credentials import (
     response_members,
 )
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
-from gamed.sessions.recent import RecentToken, RecentTokens
+from gamed.sessions.recent import RecentToken, RecentTokens, digest_of
 from gamed.sessions.store import SessionStore
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -111,12 +111,12 @@ class SessionService(Component, frozen=True, kw_only=True):
 
     def find_recent(self, token: Secret) -> RecentToken | None:
         """Return what this process knows of a token that it saw valid in the last minutes."""
-        return self.recent.find(self.store.key_of(token), self.now_ms()) if self.recent else None
+        return self.recent.find(token, self.now_ms())
 
     def remember(self, token: Secret, caller: AuthenticatedSession, epoch: str) -> None:
         """Keep a token that is valid and whose first use is recorded; `epoch` is that of the player's saves."""
-        key = self.store.key_of(token)
-        self.recent.add(RecentToken(key, caller.session_id, caller.player_id, epoch, self.now_ms()))
+        digest, key = digest_of(token), self.store.key_of(token)
+        self.recent.add(RecentToken(digest, key, caller.session_id, caller.player_id, epoch, self.now_ms()))
 
     async def write_first_uses(self) -> None:
         """Commit the uses that are retained in memory, in batches; raise DatabaseError if that is not possible."""

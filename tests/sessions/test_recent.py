@@ -2,16 +2,20 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.crypto import Index, Secret
+from gamed.crypto import Index, Secret, TokenType, generate_token
 from gamed.sessions.credentials import LogoutScope
-from gamed.sessions.recent import MAX_RECENT, RECENT_MS, RecentToken, RecentTokens
+from gamed.sessions.recent import MAX_RECENT, RECENT_MS, RecentToken, RecentTokens, digest_of
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.sessions.server import SessionTestCase, text
 
 
+def token(number: int) -> Secret:
+    return generate_token(TokenType.ACCESS_TOKEN, number.to_bytes(32, "big"))
+
+
 def recent(number: int, player_id: str = ANNA, session: int | None = None) -> RecentToken:
     session_id = f"ses_{number if session is None else session}"
-    return RecentToken((number, Index(bytes(32))), session_id, player_id, "0", NOW_MS)
+    return RecentToken(digest_of(token(number)), (number, Index(bytes(32))), session_id, player_id, "0", NOW_MS)
 
 
 class RecentTokensTest(SynchronousTestCase):
@@ -21,16 +25,16 @@ class RecentTokensTest(SynchronousTestCase):
         for number in range(250):
             tokens.add(recent(number))
         self.assertEqual((len(tokens), len(tokens._tokens)), (100, 100))
-        self.assertIsNone(tokens.find(recent(149).key, NOW_MS))
-        self.assertIsNotNone(tokens.find(recent(150).key, NOW_MS))
+        self.assertIsNone(tokens.find(token(149), NOW_MS))
+        self.assertIsNotNone(tokens.find(token(150), NOW_MS))
 
     def test_one_of_a_session(self) -> None:
         """A session has one token, the last one."""
         tokens = RecentTokens()
         tokens.add(recent(1, session=1))
         tokens.add(recent(2, session=1))
-        self.assertIsNone(tokens.find(recent(1).key, NOW_MS))
-        self.assertIsNotNone(tokens.find(recent(2).key, NOW_MS))
+        self.assertIsNone(tokens.find(token(1), NOW_MS))
+        self.assertIsNotNone(tokens.find(token(2), NOW_MS))
         self.assertEqual((len(tokens), len(tokens._tokens)), (1, 1))
 
     def test_some_minutes(self) -> None:
@@ -38,13 +42,13 @@ class RecentTokensTest(SynchronousTestCase):
         tokens = RecentTokens()
         tokens.add(recent(1))
         for now_ms, known in ((NOW_MS - 1, False), (NOW_MS + RECENT_MS - 1, True), (NOW_MS + RECENT_MS, False)):
-            self.assertEqual(tokens.find(recent(1).key, now_ms) is not None, known)
+            self.assertEqual(tokens.find(token(1), now_ms) is not None, known)
 
     def test_none(self) -> None:
         """With a limit of 0, none is kept."""
         tokens = RecentTokens(0)
         tokens.add(recent(1))
-        self.assertEqual((len(tokens), bool(tokens), bool(RecentTokens())), (0, False, True))
+        self.assertEqual((len(tokens), tokens.find(token(1), NOW_MS)), (0, None))
 
     def test_forgotten(self) -> None:
         """The end of a session forgets the tokens of its player, and is passed on."""
@@ -63,31 +67,31 @@ class ServiceTest(SessionTestCase):
 
     def remember(self) -> Secret:
         """Use the token, let the service know it, and return it."""
-        token = self.pair.access
-        caller = self.wait(self.sessions.authenticate(text(token)))
-        self.sessions.remember(token, caller, "0")
-        self.assertEqual(self.sessions.find_recent(token).player_id, ANNA)  # type: ignore[union-attr]
-        return token
+        access = self.pair.access
+        caller = self.wait(self.sessions.authenticate(text(access)))
+        self.sessions.remember(access, caller, "0")
+        self.assertEqual(self.sessions.find_recent(access).player_id, ANNA)  # type: ignore[union-attr]
+        return access
 
     def test_no_token(self) -> None:
         """Neither the token nor a part of it is kept."""
-        token = text(self.remember())
+        secret = text(self.remember())
         [kept] = self.sessions.recent._sessions.values()
         values = [getattr(kept, name) for name in kept.__struct_fields__]
-        self.assertNotIn(token[-8:], repr(values))
-        self.assertNotIn(token.encode()[-8:], kept.key[1])
+        self.assertNotIn(secret[-8:], repr(values))
+        self.assertNotIn(secret.encode()[-8:], kept.key[1] + kept.digest)
         self.assertNotIn(str(kept.key[0]), repr(kept))
 
     def test_revoked(self) -> None:
         """A sign-out forgets it."""
-        token = self.remember()
-        self.wait(self.sessions.log_out(text(token), None, LogoutScope.THIS))
-        self.assertIsNone(self.sessions.find_recent(token))
+        access = self.remember()
+        self.wait(self.sessions.log_out(text(access), None, LogoutScope.THIS))
+        self.assertIsNone(self.sessions.find_recent(access))
         self.assertEqual(self.server.revoked, [ANNA])
 
     def test_rotated(self) -> None:
         """A refresh forgets it."""
-        token = self.remember()
+        access = self.remember()
         self.wait(self.sessions.refresh(text(self.pair.refresh)))
-        self.assertIsNone(self.sessions.find_recent(token))
+        self.assertIsNone(self.sessions.find_recent(access))
         self.assertLess(len(self.sessions.recent), MAX_RECENT)
