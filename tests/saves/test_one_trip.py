@@ -6,16 +6,19 @@ token from the beginning.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from sqlite3 import OperationalError
 from typing import Any
 from unittest import SkipTest
 
 from gamed.config.game import SaveLimits
-from gamed.database.connection import AUTH, Connection
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
 from gamed.database.sqlite.files import PAGE_BYTES, StateConnection
 from gamed.players import tables as player_tables
+from gamed.saves import erase_store
 from gamed.saves.limits import ONE_TRIP_BYTES, ONE_TRIP_TOTAL
+from gamed.saves.tables import create_player, find_player
 from gamed.sessions import tables as session_tables
 from gamed.sessions.recent import RECENT_MS
 from tests.saves import (
@@ -313,7 +316,7 @@ class DamagedAuthTest(OneTripCase):
         self.path.write_bytes(content)
         self.stores.state.thread.reopen()
         self.assertEqual(self.trips(lambda: self.put("auto", TWO, {"If-Match": "*"}))[2], 1)
-        self.assertEqual(self.successResultOf(self.stores.state.submit(_renamed)), None)
+        self.assertEqual(self.successResultOf(self.stores.state.submit(_pruned)), None)
         self.assertIsNone(self.stores.state._database.unavailable_as)
 
     def test_an_error_of_the_disk(self) -> None:
@@ -323,11 +326,57 @@ class DamagedAuthTest(OneTripCase):
         connection._reader = reader = _FailingOnce()
         self.stores.state.pause()
         hers = self.browser.send("PUT", "/game/saves/auto", {**self.bearer, "If-Match": "*"}, TWO)
-        plain = self.stores.state.submit(_renamed)
+        plain = self.stores.state.submit(_pruned)
         self.stores.state.resume()
         self.successResultOf(plain)
         self.assertEqual((hers.answer.status, reader.failed), (200, 1))
         self.assertEqual(self.stores.damaged(), frozenset())
+
+
+class UnreadableAuthTest(OneTripCase):
+    """Sessions that no statement can read, for a reason that is not a damaged page."""
+
+    crashes = True
+
+    def test_others_are_stored(self) -> None:
+        """Only the writes that need a session fail; the others of their batch are committed, and further ones."""
+        self.put_ok("auto", ONE)
+        elsewhere(self.stores.auth, "ALTER TABLE credential RENAME TO credential_moved")
+        for _ in range(2):
+            self.stores.state.pause()
+            hers = self.browser.send("PUT", "/game/saves/auto", {**self.bearer, "If-Match": "*"}, TWO)
+            plain = self.stores.state.submit(partial(create_player, player_id=BERT, epoch="berts"), keys=(BERT,))
+            self.stores.state.resume()
+            self.successResultOf(plain)
+            self.assertEqual(self.in_state(lambda c: find_player(c, BERT)).cursor.epoch, "berts")
+            self.assertIn(hers.answer.status, (500, 503))  # 503 of PostgreSQL, where a table may be missing
+        self.assertNotIn(STATE, self.stores.damaged())
+        elsewhere(self.stores.auth, "ALTER TABLE credential_moved RENAME TO credential")
+        self.assertEqual(self.put("auto", TWO, {"If-Match": "*"}).status, 200)
+
+
+class ErasedElsewhereTest(OneTripCase):
+    """Another process erases a player's saves."""
+
+    def erase(self, at_ms: int) -> None:
+        begin = lambda c: erase_store.begin_erase(c, ANNA, "half", at_ms)  # noqa: E731
+        self.successResultOf(self.stores.state.submit(begin))
+        while self.in_state(lambda c: erase_store.erase_step(c, ANNA, "last")):
+            pass
+
+    def test_before_the_request(self) -> None:
+        """A write after the erase is a first one, by the same way."""
+        self.put_ok("auto", ONE)
+        self.erase(self.server.now_ms)
+        self.server.now_ms += 1
+        self.assertEqual(self.trips(lambda: self.put_ok("auto", TWO)), (0, 0, 1))
+
+    def test_a_clock_ahead(self) -> None:
+        """If that process's clock is ahead, one write is refused as if it had begun before; the next one is stored."""
+        self.put_ok("auto", ONE)
+        self.erase(self.server.now_ms + 5000)
+        self.assert_problem(self.put("auto", TWO, ABSENT), 410, "erased")
+        self.put_ok("auto", TWO)
 
 
 class _FailingOnce:
@@ -353,7 +402,7 @@ def _unused(connection: Connection) -> None:
     connection.execute("UPDATE session SET used = 0")
 
 
-def _renamed(connection: Connection) -> None:
+def _pruned(connection: Connection) -> None:
     connection.execute("UPDATE save SET prune_at_ms = 1")
 
 
