@@ -49,6 +49,7 @@ from gamed.saves.store import SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.saves.write_rules import WriteDecision, WriteRule
 from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.recent import AccessKey, RecentToken, RecentTokens, digest_of
 
 T = TypeVar("T")
 WARM = 200
@@ -85,6 +86,9 @@ class FakeStore:
     def write(self, order: WriteCommand) -> Awaitable[WriteResult]:
         return self._later(WriteResult(WriteDecision(WriteRule.W4_WRITTEN), SAVED))
 
+    def write_presented(self, key: AccessKey, order: WriteCommand) -> Awaitable[WriteResult]:
+        return self.write(order)
+
     def _later(self, answer: Any) -> Deferred[Any]:
         deferred: Deferred[Any] = Deferred()
         self._asked.append((deferred, answer))
@@ -109,6 +113,16 @@ class FakeCollaborators:
     """The other collaborators of routes, which do nothing."""
 
     changes = reads = None
+
+    def __init__(self) -> None:
+        self.recent = RecentTokens()
+
+    def find_recent(self, token: crypto.Secret) -> RecentToken | None:
+        return self.recent.find(token, now_ms())
+
+    def remember(self, token: crypto.Secret, caller: AuthenticatedSession, epoch: str) -> None:
+        key = 0, crypto.Index(bytes(32))
+        self.recent.add(RecentToken(digest_of(token), key, caller.session_id, caller.player_id, epoch, now_ms()))
 
     def wake(self, key: bytes) -> None: ...
     async def record_first_use(self, caller: AuthenticatedSession, *, reading: bool = False) -> None: ...
