@@ -61,9 +61,9 @@ class PlanTest(CommitCase):
     def make_stores(self) -> Databases:
         stores = super().make_stores()
         self.plans: dict[str, list[str]] = {}
-        kind = type("Noted", (Explained,), {"plans": self.plans})
         for thread in stores.threads:
-            thread.engine.connection_class = kind
+            engine = thread.engine
+            engine.connection_class = type("Noted", (Explained, engine.connection_class), {"plans": self.plans})
         return stores
 
     def scans(self) -> Iterator[tuple[str, str]]:
