@@ -228,9 +228,7 @@ class SaveService(Component, frozen=True, kw_only=True):
         caller, summary = await self.read_summary(presented.token)
         sessions.remember(presented.token, caller, summary.cursor.epoch)
         now_ms, limits = self.environment.now_ms(), self.environment.limits
-        count_change(
-            limits, summary.write_arrival_ms, now_ms, now_ms
-        )  # as authorize_write() compares the stored bucket
+        count_change(limits, summary.write_arrival_ms, now_ms, now_ms)  # raises RateLimited, as _admit() does
         admitted = commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
         return await self.write(admitted, slot, condition, received)
 

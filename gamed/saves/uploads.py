@@ -167,6 +167,9 @@ class UploadAdmission(Component, frozen=True, kw_only=True):
         except (RateLimited, SaveError, DiskFull):
             self.one_trip.release(length)
             return None
+        except BaseException:
+            self.one_trip.release(length)
+            raise
         upload.presented, upload._bodies = presented, self.one_trip
         return upload
 
