@@ -11,6 +11,7 @@ from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable
 from gamed.players import tables as player_tables
 from gamed.players.names import SignInMethods, fold
+from gamed.saves.limits import ONE_TRIP_BYTES
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.saves.helpers import ABSENT, SaveCase
@@ -275,17 +276,24 @@ class EraseTests(AccountCase):
         self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
 
     def test_upload_in_flight(self) -> None:
-        """An upload that began before is answered 410, even the first one of a player, and stores nothing."""
-        for first in (True, False):
-            with self.subTest(first=first):
+        """An upload that began before is answered 410, even the first one of a player, and stores nothing.
+
+        If its token is authenticated with the write, it is 401: the session has ended.
+        """
+        for first, size, refusal in (
+            (True, 3000, (410, "erased")),
+            (False, 3000, (401, "token_invalid")),
+            (False, ONE_TRIP_BYTES + 1, (410, "erased")),
+        ):
+            with self.subTest(first=first, size=size):
                 self.bearer = self.sign_in(ANNA)
                 if not first:
                     self.put("auto", b"old", ABSENT)
-                body = b"new" * 1000
+                body = b"n" * size
                 headers = {**self.bearer, **ABSENT, "Content-Length": str(len(body))}
                 call = self.browser.send("PUT", "/game/saves/other", headers, body[:1000])
                 self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
-                self.assert_problem(call.send(body[1000:]).answer, 410, "erased")
+                self.assert_problem(call.send(body[1000:]).answer, *refusal)
                 self.assertEqual((self.count("save"), self.count("blob"), self.count("player")), (0, 0, 0))
 
     def test_state_unavailable(self) -> None:
