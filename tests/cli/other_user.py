@@ -48,6 +48,7 @@ def _package(package: Path, folder: Path) -> Path:
     if reachable(package):
         return package.parent
     shutil.copytree(package, folder / "checkout" / package.name, ignore=SKIPPED)
+    shutil.copytree(package.parent / "etc", folder / "checkout" / "etc")  # `gamed setup` writes units from it
     return folder / "checkout"
 
 
@@ -56,7 +57,8 @@ def _libraries(libraries: Path, folder: Path) -> Path:
     if reachable(libraries):
         return libraries
     copy = folder / "libraries"
-    import_module("argon2")  # gamed imports it at the first password
+    for late in ("argon2", "jinja2", "segno"):  # gamed imports them at the first password, page and QR code
+        import_module(late)
     for name in {name.partition(".")[0] for name in sys.modules}:
         for found in libraries.glob(f"{name}*"):
             target = copy / found.name

@@ -75,8 +75,8 @@ class CommandTestCase(SynchronousTestCase):
             self.addCleanup(forget_store, self.data)
 
     def files(self) -> set[Path]:
-        """Return the paths of everything in this folder."""
-        return set(self.folder.rglob("*"))
+        """Return the paths of everything in this folder but compiled modules."""
+        return {path for path in self.folder.rglob("*") if "__pycache__" not in path.parts}
 
     def write_config(self, members: Mapping[str, Any] = LOCAL) -> None:
         """Write the configuration, which also names the store of this run of the tests."""
