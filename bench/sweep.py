@@ -122,7 +122,7 @@ def measure(connection: Connection) -> None:
         repeat(connection, "bytes", partial(blob_rows.delete_parts, blob_id=blob_id))
     player = "ply_" + "0" * 22
     timed(connection, partial(erase_store.begin_erase, player_id=player, epoch="new", now_ms=NOW))
-    repeat(connection, "erase", partial(erase_store.erase_step, player_id=player, epoch="last"))
+    repeat(connection, "erase", partial(erase_store.erase_step, player_id=player, epoch="last", now_ms=lambda: NOW))
     repeat(connection, "vacuum", release_pages)
 
 

@@ -120,7 +120,10 @@ def build_account(context: ServiceContext, revoked: RevocationListener) -> Accou
     namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
     methods = SignInMethods(config.mode is Mode.LOCAL, namespaces, names)
     removals = RemovalService(
-        records=players, saves=EraseStore(databases=databases, random=context.random), now_ms=now_ms, audit=audit
+        records=players,
+        saves=EraseStore(databases=databases, random=context.random, now_ms=now_ms),
+        now_ms=now_ms,
+        audit=audit,
     )
     return AccountComponents(
         account=AccountService(

@@ -99,9 +99,8 @@ def build_saves(
         staging_rate=SaveRateLimiter.of_staging(limits),
         search_rate=SaveRateLimiter.of_staging(limits),
     )
-    erase = EraseService(
-        saves=saves, store=EraseStore(databases=databases, random=context.random), environment=environment
-    )
+    removal = EraseStore(databases=databases, random=context.random, now_ms=context.now_ms)
+    erase = EraseService(saves=saves, store=removal, environment=environment)
     archives = ExportService(saves, partial(ExportArchive, databases, folder), disk)
     return SaveComponents(
         saves=saves,

@@ -82,7 +82,7 @@ class CleanupTask(Struct, eq=False):
 
     async def _erase(self) -> None:
         """Finish the erases that a command or a request left unfinished."""
-        store = EraseStore(databases=self._databases, random=self._random)
+        store = EraseStore(databases=self._databases, random=self._random, now_ms=self._now_ms)
         while (player_id := await self._databases.state.submit(erase_store.unfinished_erase, keys=())) is not None:
             if await store.finish(player_id):
                 self._changed(player_id)

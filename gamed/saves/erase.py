@@ -21,11 +21,16 @@ class EraseService(Component, frozen=True, kw_only=True):
 
     async def erase(self, token: Secret, condition: Condition) -> None:
         """Erase everything before this returns; raise SaveError if nothing was erased."""
-        environment = self.environment
         player_id = (await self.saves.authorize_write(token)).player_id
+        # Until the erase has ended each write reads the epoch at its beginning: the epoch shows, without a clock, that
+        # the write began before the end.
+        with self.saves.sessions.recent.without(player_id):
+            await self._erase(player_id, condition)
+
+    async def _erase(self, player_id: str, condition: Condition) -> None:
+        environment = self.environment
         command = EraseCommand(player_id, condition, new_epoch(environment.random), environment.now_ms())
         decision, cursor = await self.store.begin(command)
-        self.saves.sessions.recent.forget_player(player_id)  # they have the epoch before
         if decision is DeleteDecision.DELETES:
             # Before the rows are deleted, which may take seconds: the saves count as erased now.
             environment.waiters.notify(player_id)

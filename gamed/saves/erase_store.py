@@ -22,6 +22,7 @@ from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
 from gamed.saves.write_rules import DeleteDecision, decide_erase
 from gamed.structs import Component
+from gamed.timestamps import Now
 
 if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
     from gamed.database.databases import Databases
@@ -36,6 +37,7 @@ class EraseStore(Component, frozen=True, kw_only=True):
 
     databases: "Databases"
     random: Random
+    now_ms: Now
 
     async def check_writable(self) -> None:
         await self.databases.state.submit(lambda connection: None, keys=())
@@ -62,7 +64,7 @@ class EraseStore(Component, frozen=True, kw_only=True):
         Return whether this ended the erase.
         """
         state = self.databases.state
-        step = partial(erase_step, player_id=player_id, epoch=new_epoch(self.random))
+        step = partial(erase_step, player_id=player_id, epoch=new_epoch(self.random), now_ms=self.now_ms)
         while more := await state.submit(step):  # without keys: after a merge the heir owns bytes of these versions
             pass
         while (blob_id := await state.submit(partial(unreferenced, player_id=player_id), keys=())) is not None:
@@ -103,7 +105,7 @@ def unfinished_erase(connection: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | None:
+def erase_step(connection: Connection, player_id: str, epoch: str, now_ms: Now) -> bool | None:
     """Delete some rows of a player whose saves are being erased.
 
     Return True while there are more, False after the last step, which draws the new epoch and allows writes again, and
@@ -111,7 +113,7 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     """
     if not tables.find_player(connection, player_id).erasing:
         return None
-    values = {"player_id": player_id, "versions": ERASE_VERSIONS, "slots": ERASE_SLOTS, "epoch": epoch}
+    values = {"player_id": player_id, "versions": ERASE_VERSIONS, "slots": ERASE_SLOTS}
     query = f"SELECT {version_tables.VERSION_COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
     rows = connection.execute(query, values).fetchall()
     for version in map(version_tables.version_from_row, rows):
@@ -124,8 +126,14 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     deleted = connection.execute(f"DELETE FROM save WHERE player_id = :player_id AND slot IN {some}", values).rowcount
     if deleted == ERASE_SLOTS:
         return True
-    query = "UPDATE player_saves SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id"
-    connection.execute(query, values)
+    # From now on `erased_ms` is the end of the erase, because a write that authenticates its token in its transaction
+    # does not know the epoch at its beginning. The clock is read here, since requests begin while this step waits.
+    query = """
+        UPDATE player_saves SET epoch = :epoch, seq = seq + 1, erasing = 0,
+            erased_ms = CASE WHEN erased_ms < :ended_ms THEN :ended_ms ELSE erased_ms END
+        WHERE player_id = :player_id
+    """
+    connection.execute(query, {"player_id": player_id, "epoch": epoch, "ended_ms": now_ms()})
     return False
 
 

@@ -259,13 +259,20 @@ class ExportedFile(Struct, frozen=True):
         return f"<ExportedFile {self.name}>"
 
 
+ERASE_MARGIN_MS: Final = 2000
+"""How long an erase by another process may take from the instant that it stores to the end of its COMMIT.
+
+A request that is refused for it reads the list again; one that is stored would bring back what was erased.
+"""
+
+
 class SavesSummary(Struct, frozen=True):
     """The totals of a player's saves, updated in the same transaction as each change."""
 
     cursor: Cursor = EMPTY_CURSOR
     usage: Usage = Usage()
     erased_ms: int | None = None
-    """The instant of the last erase."""
+    """The instant at which the last erase ended, or began if it has not ended."""
     erasing: bool = False
     """An erase is still deleting rows; until it ends the player can write nothing."""
     write_arrival_ms: int = 0
@@ -307,9 +314,15 @@ class SavesSummary(Struct, frozen=True):
             return False
         return self.erased_ms is None if since == EMPTY_CURSOR else self.continues(since)
 
-    def erased_after(self, epoch: str, instant_ms: int) -> bool:
-        """Check whether an erase began at an instant or later, and after the player's saves had this epoch."""
-        return epoch != self.cursor.epoch and self.erased_ms is not None and self.erased_ms >= instant_ms
+    def erased_during(self, epoch: str, began_ms: int) -> bool:
+        """Check, by the clock, whether a request began before or during an erase after the saves had this epoch.
+
+        Also true for one that began within ERASE_MARGIN_MS after the erase ended.
+        """
+        if self.erasing:
+            return True
+        ended_ms = self.erased_ms
+        return epoch != self.cursor.epoch and ended_ms is not None and ended_ms >= began_ms - ERASE_MARGIN_MS
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

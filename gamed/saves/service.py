@@ -23,6 +23,7 @@ from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesS
 from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
+from gamed.saves.write_store import erased_error
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.sessions.recent import RecentToken
@@ -158,8 +159,12 @@ class SaveService(Component, frozen=True, kw_only=True):
     async def authorize_upload(self, token: Secret) -> commands.WriteContext:
         """Do what authorize_write() does; the next small write with this token may authenticate in its transaction."""
         caller, summary = await self.read_summary(token)
-        self.sessions.remember(token, caller, summary.cursor.epoch)
+        self._remember(token, caller, summary)
         return self._admit(caller, summary)
+
+    def _remember(self, token: Secret, caller: AuthenticatedSession, summary: SavesSummary) -> None:
+        if not summary.erasing:  # the epoch changes once more at the end, before which the next write may begin
+            self.sessions.remember(token, caller, summary.cursor.epoch)
 
     def _admit(self, caller: AuthenticatedSession, summary: SavesSummary) -> commands.WriteContext:
         now_ms = self.environment.now_ms()
@@ -218,7 +223,7 @@ class SaveService(Component, frozen=True, kw_only=True):
                 await self.read_summary(presented.token)  # its error comes first, if it has one
                 raise
         if isinstance(outcome, SaveError):
-            if isinstance(outcome, Erased):  # by another process, whose clock may be ahead: the next write reads first
+            if isinstance(outcome, Erased):  # perhaps only by the clock: the next write reads the epoch first
                 sessions.recent.forget(recent.session_id)
             raise outcome
         if isinstance(outcome, commands.WriteResult):
@@ -226,9 +231,13 @@ class SaveService(Component, frozen=True, kw_only=True):
             return self._finish_write(command, outcome)
         sessions.recent.forget(recent.session_id)
         caller, summary = await self.read_summary(presented.token)
-        sessions.remember(presented.token, caller, summary.cursor.epoch)
+        self._remember(presented.token, caller, summary)
         now_ms, limits = self.environment.now_ms(), self.environment.limits
         count_change(limits, summary.write_arrival_ms, now_ms, now_ms)  # raises RateLimited, as _admit() does
+        received.check(allow_blank=limits.allow_blank_saves)
+        # The epoch that was read just now is that of the end of the request, so the transaction cannot see the erase.
+        if summary.erased_during(context.epoch, context.admitted_ms):
+            raise erased_error()
         admitted = commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
         return await self.write(admitted, slot, condition, received)
 

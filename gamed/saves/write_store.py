@@ -70,10 +70,10 @@ def write_presented(
     if caller.first_use_of is not None or caller.player_id != context.player_id:
         return None
     summary, state = tables.load_slot(connection, context.player_id, command.slot)
-    if summary.erasing or (summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch):
-        return None
-    if summary.erased_after(context.epoch, context.admitted_ms):
+    if summary.erased_during(context.epoch, context.admitted_ms):
         return erased_error()
+    if summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch:
+        return None
     context = replace(context, epoch=summary.cursor.epoch, device=caller.device)
     return _write(connection, limits, replace(command, context=context), summary, state)
 

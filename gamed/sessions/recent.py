@@ -4,7 +4,9 @@ They choose the way of a write and name the player whose uploads and changes it 
 transaction of each write authenticates its token again.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final
 
@@ -48,6 +50,8 @@ class RecentTokens:
         self._sessions: dict[str, RecentToken] = {}
         self._tokens: dict[bytes, RecentToken] = {}
         """By their digests."""
+        self._left_out = Counter[str]()
+        """The players whose tokens are not kept now, and how often that was asked for."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -60,6 +64,8 @@ class RecentTokens:
     def add(self, token: RecentToken) -> None:
         """Keep a token instead of the earlier one of its session; the session that was added first makes room."""
         self.forget(token.session_id)
+        if token.player_id in self._left_out:
+            return
         if len(self._sessions) >= self._limit > 0:
             self.forget(next(iter(self._sessions)))
         if self._limit:
@@ -76,6 +82,18 @@ class RecentTokens:
         # A search of 4,096 tokens takes 0.1 ms, less often than once for each session that ends.
         for session_id in [each.session_id for each in self._sessions.values() if each.player_id == player_id]:
             self.forget(session_id)
+
+    @contextmanager
+    def without(self, player_id: str) -> Iterator[None]:
+        """Forget a player's tokens, and keep none of them until the context ends."""
+        self._left_out[player_id] += 1
+        self.forget_player(player_id)
+        try:
+            yield
+        finally:
+            self._left_out[player_id] -= 1
+            if not self._left_out[player_id]:
+                del self._left_out[player_id]
 
     def forgetting(self, revoked: Callable[[str], object]) -> Callable[[str], None]:
         """Return a listener that forgets a player's tokens before it calls `revoked`."""

@@ -189,7 +189,7 @@ class ExpiryTest(AttackCase):
             self.delete(name, ANY)
             self.later(DAY_MS)
         self.assertEqual(self.slots(), 1)
-        erase_store = EraseStore(databases=self.stores, random=Counting())
+        erase_store = EraseStore(databases=self.stores, random=Counting(), now_ms=lambda: self.server.now_ms)
         self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
         self.bearer = self.sign_in(BERT)
         self.browser = self.browser_for(SaveLimits())

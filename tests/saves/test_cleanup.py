@@ -15,6 +15,7 @@ from gamed.database.sqlite.engine import FREE_PAGES
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask, prune_histories
 from gamed.saves.limits import VERSION_BYTES
+from gamed.saves.model import ERASE_MARGIN_MS
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA
@@ -223,6 +224,9 @@ class EraseTest(SweepCase):
     def begin(self, connection: Connection) -> None:
         erase_store.begin_erase(connection, ANNA, "new", self.server.now_ms)
 
+    def step(self, connection: Connection) -> bool | None:
+        return erase_store.erase_step(connection, ANNA, "last", lambda: self.server.now_ms)
+
     def test_interrupted(self) -> None:
         """An erase counts from its beginning, blocks writes meanwhile, and is completed by the cleanup."""
         self.put("auto", b"one", ABSENT)
@@ -260,9 +264,9 @@ class EraseTest(SweepCase):
         self.put("auto", b"one", ABSENT)
         self.in_state(self.begin)
         self.clean_up()
-        self.server.now_ms += 1
+        self.server.now_ms += ERASE_MARGIN_MS + 1  # the session is known by the epoch of before the erase
         self.put("auto", b"two", ABSENT)
-        self.assertIsNone(self.in_state(lambda connection: erase_store.erase_step(connection, ANNA, "late")))
+        self.assertIsNone(self.in_state(self.step))
         self.assertEqual(self.get("auto").body, b"two")
         self.assert_counts_agree()
 
@@ -273,7 +277,7 @@ class EraseTest(SweepCase):
         self.patch(erase_store, "ERASE_SLOTS", 2)
         self.in_state(self.begin)
         steps = 0
-        while self.in_state(lambda connection: erase_store.erase_step(connection, ANNA, "last")):
+        while self.in_state(self.step):
             steps += 1
         self.assertEqual(steps, 1 + 2)
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM save").fetchall()), [(0,)])

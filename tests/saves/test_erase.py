@@ -179,7 +179,7 @@ class MeanwhileTest(EraseCase):
         self.stores.blobs.queue.pause()
         export = self.browser.send("GET", "/game/export", self.bearer)
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
-        self.in_state(finished)
+        self.in_state(lambda connection: finished(connection, self.server.now_ms))
         self.put("auto", b"anew")
         self.stores.blobs.queue.resume()
         self.assertEqual((erase.answer.status, export.answer.status), (204, 410))
@@ -196,6 +196,6 @@ class MeanwhileTest(EraseCase):
         self.assert_gone()
 
 
-def finished(connection: Any) -> None:
-    while erase_store.erase_step(connection, ANNA, "last"):
+def finished(connection: Any, now_ms: int) -> None:
+    while erase_store.erase_step(connection, ANNA, "last", lambda: now_ms):
         pass

@@ -29,7 +29,7 @@ class HandingOverTest(SaveCase):
 
     def test_after_it(self) -> None:
         """A merge first completes the other player's own erase."""
-        erase_store = EraseStore(databases=self.stores, random=Counting())
+        erase_store = EraseStore(databases=self.stores, random=Counting(), now_ms=lambda: self.server.now_ms)
         self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
         self.assertEqual([save["slot"] for save in self.ask("GET", "/game/saves").json["saves"]], ["auto"])
         self.assertEqual(self.get("auto").body, b"Anna's")
@@ -41,7 +41,7 @@ class GivenTest(SaveCase):
 
     def give(self) -> None:
         """Merge Anna's saves into Bert's; later requests are Bert's."""
-        erase_store = EraseStore(databases=self.stores, random=Counting())
+        erase_store = EraseStore(databases=self.stores, random=Counting(), now_ms=lambda: self.server.now_ms)
         self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
         self.bearer = self.sign_in(BERT)
         self.assert_counts_agree()

@@ -61,6 +61,20 @@ class RecentTokensTest(SynchronousTestCase):
         tokens.forget("ses_0")
         self.assertEqual((len(tokens), len(tokens._tokens)), (4, 4))
 
+    def test_left_out(self) -> None:
+        """In a context, or two at a time, no token of a player is kept; those of others are."""
+        tokens = RecentTokens()
+        for number, player_id in enumerate((ANNA, BERT)):
+            tokens.add(recent(number, player_id))
+        with tokens.without(ANNA):
+            with tokens.without(ANNA):
+                self.assertEqual(len(tokens), 1)
+            tokens.add(recent(2))
+            tokens.add(recent(3, BERT))
+            self.assertEqual((len(tokens), tokens.find(token(2), NOW_MS)), (2, None))
+        tokens.add(recent(2))
+        self.assertEqual((len(tokens), tokens._left_out), (3, {}))
+
 
 class ServiceTest(SessionTestCase):
     """The tokens that the service of sessions knows."""

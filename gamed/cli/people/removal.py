@@ -60,7 +60,7 @@ class CommandSaveRemoval(Component, frozen=True, kw_only=True):
     def finish(self, player_id: str) -> None:
         """Finish an erase that was started: delete the rows, then the blobs."""
         epoch = new_epoch(token_bytes)
-        while self.files.write_state(lambda connection: erase_store.erase_step(connection, player_id, epoch)):
+        while self.files.write_state(lambda connection: erase_store.erase_step(connection, player_id, epoch, now_ms)):
             pass
         while (
             blob_id := self.files.write_state(lambda connection: erase_store.unreferenced(connection, player_id))
