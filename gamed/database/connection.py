@@ -39,6 +39,10 @@ class Connection(Protocol):
         """Execute one statement and return all its rows as tuples."""
 
     @property
+    def fatal_error(self) -> Exception | None:
+        """Return the error after which no transaction of the batch can succeed; None while one can."""
+
+    @property
     def auth(self) -> "Connection":
         """Return the connection that reads `auth` in this transaction; it may be another one with errors of its own.
 

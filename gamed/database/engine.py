@@ -59,10 +59,6 @@ class EngineConnection(Connection, Protocol):
     def total_changes(self) -> int:
         """Return a number that grows with every row that a statement changes, or that only a savepoint can undo."""
 
-    @property
-    def fatal_error(self) -> Exception | None:
-        """Return the error after which no transaction of the batch can succeed; None while one can."""
-
     def rollback(self) -> None:
         """Roll back the open transaction, if there is one."""
 

@@ -66,6 +66,10 @@ def write_presented(
     except SessionError:
         raise
     except Exception as e:  # whatever it is: an error or damage of auth.db must not count as one of state.db
+        # PostgreSQL reports with the first result that a lock was not given, or that the server is lost. That is an
+        # error of the whole batch: a second attempt would wait for as long once more.
+        if connection.fatal_error is not None:
+            raise
         raise TokenUnread from e
     if caller.first_use_of is not None or caller.player_id != context.player_id:
         return None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from sqlite3 import OperationalError
+from time import monotonic
 from typing import Any
 from unittest import SkipTest
 
@@ -36,8 +37,8 @@ from tests.saves.helpers import ABSENT, KIB, MIB, SaveCase, digest_of
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, STRANGE_TOKEN
 from tests.sessions.server import text
 from tests.support import http
-from tests.support.databases import elsewhere, file_databases
-from tests.support.stores import sqlite_files
+from tests.support.databases import elsewhere, file_databases, hold
+from tests.support.stores import POSTGRESQL, sqlite_files
 
 MODULES = (
     test_admission,
@@ -355,6 +356,28 @@ class UnreadableAuthTest(OneTripCase):
         self.assertNotIn(STATE, self.stores.damaged())
         elsewhere(self.stores.auth, "ALTER TABLE credential_moved RENAME TO credential")
         self.assertEqual(self.put("auto", TWO, {"If-Match": "*"}).status, 200)
+
+
+class BusyTest(OneTripCase):
+    """Another process does not end its write."""
+
+    def test_one_wait(self) -> None:
+        """The first batch waits for its turn once, those behind it fail with it, and no write is submitted again."""
+        self.put_ok("auto", ONE)
+        patience = "SET lock_timeout = 300" if POSTGRESQL else "PRAGMA busy_timeout = 300"
+        self.successResultOf(self.stores.state.between_batches(lambda connection: connection.rows(patience)))
+        self.stores.state.batch_items = 2
+        release = hold(self.stores.state)
+        self.stores.state.pause()
+        calls = [self.browser.send("PUT", f"/game/saves/s{n}", self.bearer, ONE) for n in range(4)]
+        began = monotonic()
+        self.assertEqual(self.trips(self.stores.state.resume), (4, 0, 2))
+        self.assertLess(monotonic() - began, 0.6)
+        for call in calls:
+            self.assert_problem(call.answer, 503, "busy")
+        release()
+        self.put_ok("s1", ONE)
+        self.assertEqual((len(self.version_rows()), self.held), (2, 0))
 
 
 class ErasedElsewhereTest(OneTripCase):

@@ -101,7 +101,8 @@ def install(execute: Callable[[str], object]) -> None:
 def pass_keys(connection: Connection, keys: Collection[str] | None) -> None:
     """Let the open transaction write the rows of these keys only; with None all rows."""
     given = _ALL if keys is None else f",{','.join(sorted(keys))},"
-    connection.rows("SELECT set_config('row_guard.keys', ?, true)", (given,))
+    # Without waiting for it, as for the locks before it: their error has to reach the transactions, as in the service.
+    connection.execute("SELECT set_config('row_guard.keys', ?, true)", (given,))
 
 
 class GuardedEngine(KeptEngine):

@@ -26,6 +26,8 @@ class _Writer(LibpqWriter):
 class PlainSession:
     """A Connection (gamed/database/connection.py) of one session, whose owner begins and ends transactions."""
 
+    fatal_error = None
+
     def __init__(
         self,
         connection: DriverConnection,
