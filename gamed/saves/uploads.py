@@ -164,11 +164,10 @@ class UploadAdmission(Component, frozen=True, kw_only=True):
             return None
         try:
             upload = self.open(head, context, headers)
-        except (RateLimited, SaveError, DiskFull):
+        except BaseException as e:
             self.one_trip.release(length)
-            return None
-        except BaseException:
-            self.one_trip.release(length)
+            if isinstance(e, (RateLimited, SaveError, DiskFull)):
+                return None
             raise
         upload.presented, upload._bodies = presented, self.one_trip
         return upload

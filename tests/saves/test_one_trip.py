@@ -6,6 +6,7 @@ token from the beginning.
 
 import re
 from collections.abc import Callable
+from errno import EIO
 from functools import partial
 from sqlite3 import OperationalError
 from time import monotonic
@@ -18,7 +19,7 @@ from gamed.database.databases import Databases
 from gamed.database.sqlite.files import PAGE_BYTES, StateConnection
 from gamed.players import tables as player_tables
 from gamed.saves import erase_store
-from gamed.saves.limits import ONE_TRIP_BYTES, ONE_TRIP_TOTAL
+from gamed.saves.limits import MAX_UPLOADS, ONE_TRIP_BYTES, ONE_TRIP_TOTAL
 from gamed.saves.model import ERASE_MARGIN_MS
 from gamed.saves.tables import create_player, find_player
 from gamed.sessions import tables as session_tables
@@ -210,6 +211,51 @@ class MemoryTest(OneTripCase):
         self.stores.state.resume()
         self.assertEqual({call.answer.status for call in calls}, {201})
         self.assertEqual(self.held, 0)
+
+
+class RefusedTest(OneTripCase):
+    """Heads that are refused hold no bytes, whatever the reason."""
+
+    crashes = True
+
+    def assert_nothing_held(self) -> None:
+        self.assertEqual((self.held, self.reservations.bytes), (0, 0))
+
+    def test_full_disk(self) -> None:
+        """A disk that is nearly full."""
+        self.free = 0
+        self.assert_problem(self.put("auto", ONE), 507, "storage_full")
+        self.assert_nothing_held()
+
+    def test_uploads(self) -> None:
+        """Too many uploads."""
+        uploads = [self.begin(2) for _ in range(MAX_UPLOADS)]
+        self.assert_problem(self.put("auto", ONE), 429, "rate_limited")
+        self.assertEqual(self.held, 2 * MAX_UPLOADS)
+        for upload in uploads:
+            upload.leave()
+        self.assert_nothing_held()
+
+    def test_rate(self) -> None:
+        """Too many writes."""
+        self.writes_per_minute = 2
+        self.browser = self.browser_for(SaveLimits())
+        self.put_ok("auto", ONE)
+        self.assert_problem(self.put("auto", TWO, {"If-Match": "*"}), 429, "rate_limited")
+        self.assert_nothing_held()
+
+    def test_failing_disk(self) -> None:
+        """A disk that does not tell its free space."""
+
+        def failing() -> tuple[int, int, int]:
+            raise OSError(EIO, "Input/output error")
+
+        working, self.reservations._disk_usage = self.reservations._disk_usage, failing
+        for _ in range(3):
+            self.assertEqual(self.put("auto", ONE).status, 500)
+        self.assert_nothing_held()
+        self.reservations._disk_usage = working
+        self.assertEqual(self.trips(lambda: self.put_ok("auto", ONE)), (0, 0, 1))
 
 
 class RevocationTest(OneTripCase):
