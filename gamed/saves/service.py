@@ -8,10 +8,12 @@ from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+from twisted.logger import Logger
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
+from gamed.event_log import EventLog
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
 from gamed.rate_limit import RateLimited
@@ -31,6 +33,7 @@ from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now
 
+_log = EventLog(Logger())
 ATTEMPTS = 4
 """How often a write or read starts again because its bytes changed or were deleted meanwhile.
 
@@ -217,8 +220,10 @@ class SaveService(Component, frozen=True, kw_only=True):
             except SessionError:
                 sessions.recent.forget(recent.session_id)
                 raise
-            except TokenUnread:
-                pass
+            except TokenUnread as e:
+                # Each further attempt would cost a transaction in vain, and the reason may last.
+                if sessions.recent.pause(self.environment.now_ms()):
+                    _log.warn("sessions_unread", code=_code_of(e.__cause__))
             except DatabaseError:
                 await self.read_summary(presented.token)  # its error comes first, if it has one
                 raise
@@ -228,6 +233,7 @@ class SaveService(Component, frozen=True, kw_only=True):
             raise outcome
         if isinstance(outcome, commands.WriteResult):
             recent.seen_ms = command.now_ms
+            sessions.recent.resume()
             return self._finish_write(command, outcome)
         sessions.recent.forget(recent.session_id)
         caller, summary = await self.read_summary(presented.token)
@@ -384,3 +390,8 @@ def _discard_unused(store: SaveStore, command: Command, result: commands.WriteRe
     blob = command.appended_blob
     if blob is not None and (result is None or not result.uses_blob(blob)):
         store.begin_discard(blob, command.context.player_id)
+
+
+def _code_of(error: BaseException | None) -> str:
+    """Return SQLite's or PostgreSQL's name of an error, else that of its class; no text, which might quote a value."""
+    return str(getattr(error, "sqlite_errorname", None) or getattr(error, "code", None) or type(error).__name__)

@@ -17,6 +17,8 @@ from gamed.crypto import Index, Secret
 MAX_RECENT: Final = 4096
 """Sessions, of about 600 bytes each; those of further players authenticate before the body of a write, as at first."""
 RECENT_MS: Final = 5 * 60_000
+PAUSE_MS: Final = 10_000
+"""For so long no token is found after a transaction of a write that could not read one."""
 AccessKey = tuple[int, Index]
 """The tick and the index with which `credential` has an access token."""
 
@@ -52,12 +54,16 @@ class RecentTokens:
         """By their digests."""
         self._left_out = Counter[str]()
         """The players whose tokens are not kept now, and how often that was asked for."""
+        self._paused_ms: int | None = None
+        """When a transaction could not read a token last; None after one that could."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def find(self, presented: Secret, now_ms: int) -> RecentToken | None:
-        """Return what is known of a token if it was valid within RECENT_MS."""
+        """Return what is known of a token if it was valid within RECENT_MS; None during a pause()."""
+        if self._paused_ms is not None and 0 <= now_ms - self._paused_ms < PAUSE_MS:
+            return None
         token = self._tokens.get(digest_of(presented))
         return token if token is not None and 0 <= now_ms - token.seen_ms < RECENT_MS else None
 
@@ -70,6 +76,15 @@ class RecentTokens:
             self.forget(next(iter(self._sessions)))
         if self._limit:
             self._sessions[token.session_id] = self._tokens[token.digest] = token
+
+    def pause(self, now_ms: int) -> bool:
+        """Find no token for PAUSE_MS; return False if there was another pause() since the last resume()."""
+        first, self._paused_ms = self._paused_ms is None, now_ms
+        return first
+
+    def resume(self) -> None:
+        """End a pause."""
+        self._paused_ms = None
 
     def forget(self, session_id: str) -> None:
         """Forget the token of a session that rotated or ended, if there is one."""

@@ -13,17 +13,19 @@ from time import monotonic
 from typing import Any
 from unittest import SkipTest
 
+from twisted.logger import capturedLogs, formatEvent
+
 from gamed.config.game import SaveLimits
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
-from gamed.database.sqlite.files import PAGE_BYTES, StateConnection
+from gamed.database.sqlite.files import PAGE_BYTES, READER_BUSY_MS, AuthReader, StateConnection, connect
 from gamed.players import tables as player_tables
 from gamed.saves import erase_store
 from gamed.saves.limits import MAX_UPLOADS, ONE_TRIP_BYTES, ONE_TRIP_TOTAL
 from gamed.saves.model import ERASE_MARGIN_MS
 from gamed.saves.tables import create_player, find_player
 from gamed.sessions import tables as session_tables
-from gamed.sessions.recent import RECENT_MS
+from gamed.sessions.recent import PAUSE_MS, RECENT_MS
 from tests.saves import (
     test_admission,
     test_concurrent_writes,
@@ -353,6 +355,7 @@ class DamagedAuthTest(OneTripCase):
         self.assertIsNone(self.stores.state._database.unavailable_as)
         self.assertEqual(self.stores.damaged(), {AUTH})
         mine, self.bearer = self.bearer, self.others
+        self.server.now_ms += PAUSE_MS
         self.assertEqual(self.trips(lambda: self.put_ok("more", ONE)), (0, 0, 1))
         self.bearer = mine
         self.assert_problem(self.put("auto", TWO, {"If-Match": "*"}), 503, "store_unavailable")
@@ -364,8 +367,12 @@ class DamagedAuthTest(OneTripCase):
         content[:100] = b"\xa5" * 100
         self.path.write_bytes(content)
         self.stores.state.thread.reopen()
-        self.assertEqual(self.trips(lambda: self.put("auto", TWO, {"If-Match": "*"}))[2], 1)
-        self.assertEqual(self.successResultOf(self.stores.state.submit(_pruned)), None)
+        self.stores.state.pause()
+        hers = self.browser.send("PUT", "/game/saves/auto", {**self.bearer, "If-Match": "*"}, TWO)
+        plain = self.stores.state.submit(_pruned)
+        self.stores.state.resume()
+        self.assertIsNone(self.successResultOf(plain))
+        self.assert_problem(hers.answer, 503, "store_unavailable")
         self.assertIsNone(self.stores.state._database.unavailable_as)
 
     def test_an_error_of_the_disk(self) -> None:
@@ -381,6 +388,28 @@ class DamagedAuthTest(OneTripCase):
         self.assertEqual((hers.answer.status, reader.failed), (200, 1))
         self.assertEqual(self.stores.damaged(), frozenset())
 
+    def test_a_new_connection(self) -> None:
+        """The connection to auth.db is not used again after an error, nor if its snapshot does not end."""
+        connection = self.stores.state.thread.pool.connect()
+        assert isinstance(connection, StateConnection)
+        failing, self.bearer = (lambda c: c.auth.execute("SELECT nothing")), self.others
+        self.failureResultOf(self.stores.state.submit(failing), OperationalError)
+        self.assertIsNone(connection._reader)
+        self.put_ok("auto", ONE)
+        first = connection._reader
+        assert first is not None
+        self.assertEqual(first.rows("PRAGMA busy_timeout"), [(READER_BUSY_MS,)])
+        self.put_ok("more", ONE)
+        self.assertIs(connection._reader, first)
+        endless = connect(connection.auth_uri, _Endless)
+        assert isinstance(endless, _Endless)
+        connection._reader = endless
+        self.assertEqual(self.put("auto", TWO, {"If-Match": "*"}).status, 200)
+        self.assertEqual((endless.ends, connection._reader), (1, None))
+        revoke = lambda c: session_tables.revoke_all(c, BERT, self.server.now_ms)  # noqa: E731
+        self.assertEqual(self.successResultOf(self.stores.auth.submit(revoke)), 1)
+        self.assert_problem(self.put("auto", ONE, {"If-Match": "*"}), 401, "session_revoked")
+
 
 class UnreadableAuthTest(OneTripCase):
     """Sessions that no statement can read, for a reason that is not a damaged page."""
@@ -392,16 +421,33 @@ class UnreadableAuthTest(OneTripCase):
         self.put_ok("auto", ONE)
         elsewhere(self.stores.auth, "ALTER TABLE credential RENAME TO credential_moved")
         for _ in range(2):
+            self.server.now_ms += PAUSE_MS
             self.stores.state.pause()
             hers = self.browser.send("PUT", "/game/saves/auto", {**self.bearer, "If-Match": "*"}, TWO)
             plain = self.stores.state.submit(partial(create_player, player_id=BERT, epoch="berts"), keys=(BERT,))
             self.stores.state.resume()
             self.successResultOf(plain)
             self.assertEqual(self.in_state(lambda c: find_player(c, BERT)).cursor.epoch, "berts")
-            self.assertIn(hers.answer.status, (500, 503))  # 503 of PostgreSQL, where a table may be missing
+            self.assertEqual(hers.answer.status, 503 if POSTGRESQL else 500)
         self.assertNotIn(STATE, self.stores.damaged())
         elsewhere(self.stores.auth, "ALTER TABLE credential_moved RENAME TO credential")
         self.assertEqual(self.put("auto", TWO, {"If-Match": "*"}).status, 200)
+
+    def test_pause(self) -> None:
+        """After such an error writes authenticate first, for some seconds; it is logged once until one succeeds."""
+        self.put_ok("auto", ONE)
+        for logged in (1, 0):
+            elsewhere(self.stores.auth, "ALTER TABLE credential RENAME TO credential_moved")
+            with capturedLogs() as events:
+                self.assertEqual(self.trips(lambda: self.put("auto", TWO))[2], 1)
+                self.assertEqual(self.trips(lambda: self.put("auto", TWO)), (1, 0, 0))
+            lines = [line for line in map(str, map(formatEvent, events)) if "sessions_unread" in line]
+            self.assertEqual(lines, [f"sessions_unread code={'42P01' if POSTGRESQL else 'SQLITE_ERROR'}"] * logged)
+            elsewhere(self.stores.auth, "ALTER TABLE credential_moved RENAME TO credential")
+            self.assertEqual(self.trips(lambda: self.put("auto", ONE, {"If-Match": "*"})), (1, 0, 1))
+            self.server.now_ms += PAUSE_MS
+        self.assertEqual(self.trips(lambda: self.put_ok("other", ONE)), (0, 0, 1))
+        self.assertIsNone(self.server.sessions.recent._paused_ms)
 
 
 class BusyTest(OneTripCase):
@@ -589,6 +635,16 @@ class _FailingOnce:
 
     def close(self) -> None:
         pass
+
+
+class _Endless(AuthReader):
+    """A connection whose transaction does not end."""
+
+    ends = 0
+
+    def rollback(self) -> None:
+        self.ends += 1
+        raise OperationalError("out of memory")
 
 
 def _unused(connection: Connection) -> None:

@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index, Secret, TokenType, generate_token
 from gamed.sessions.credentials import LogoutScope
-from gamed.sessions.recent import MAX_RECENT, RECENT_MS, RecentToken, RecentTokens, digest_of
+from gamed.sessions.recent import MAX_RECENT, PAUSE_MS, RECENT_MS, RecentToken, RecentTokens, digest_of
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.sessions.server import SessionTestCase, text
 
@@ -60,6 +60,19 @@ class RecentTokensTest(SynchronousTestCase):
         tokens.forget("ses_0")
         tokens.forget("ses_0")
         self.assertEqual((len(tokens), len(tokens._tokens)), (4, 4))
+
+    def test_paused(self) -> None:
+        """During a pause no token is found; it ends by itself, after a resume(), or if the clock was set back."""
+        tokens = RecentTokens()
+        tokens.add(recent(1))
+        self.assertEqual([tokens.pause(NOW_MS), tokens.pause(NOW_MS)], [True, False])
+        for now_ms, known in ((NOW_MS, False), (NOW_MS + PAUSE_MS - 1, False), (NOW_MS + PAUSE_MS, True)):
+            self.assertEqual(tokens.find(token(1), now_ms) is not None, known)
+        tokens.pause(NOW_MS + 1)
+        self.assertIsNotNone(tokens.find(token(1), NOW_MS))
+        tokens.resume()
+        self.assertIsNotNone(tokens.find(token(1), NOW_MS + 1))
+        self.assertTrue(tokens.pause(NOW_MS))
 
     def test_left_out(self) -> None:
         """In a context, or two at a time, no token of a player is kept; those of others are."""

@@ -17,6 +17,8 @@ APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
 PAGE_BYTES = 4096
 """A small write changes four to nine pages of any size, and each is written twice: to the log, then to the file."""
 BUSY_MS = 5000
+READER_BUSY_MS = 50
+"""For a read inside a write, during which all processes wait; only a program that locks the whole file delays it."""
 SQLITE_VERSION = sqlite3.sqlite_version
 SUFFIXES = ("-wal", "-shm", "-journal", "")
 """The ends of a database's files. SQLite must not find the log of one database beside another; the database is last."""
@@ -55,6 +57,20 @@ class SqliteConnection(sqlite3.Connection):
         return ours
 
 
+class AuthReader(SqliteConnection):
+    """A connection that reads auth.db beside a write of state.db."""
+
+    failed = False
+    """A statement has failed; the next batch gets a new connection."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, parameters)
+        except SQLITE_ERRORS:
+            self.failed = True
+            raise
+
+
 class StateConnection(SqliteConnection):
     """The connection that writes state.db, with a second one that reads auth.db.
 
@@ -63,22 +79,29 @@ class StateConnection(SqliteConnection):
     """
 
     auth_uri = ""
-    _reader: SqliteConnection | None = None
+    _reader: AuthReader | None = None
 
     @property
     def auth(self) -> SqliteConnection:
         """Return the connection to auth.db; the first call of a batch begins its snapshot. Raise sqlite3.Error."""
         if self._reader is None:
-            self._reader = open_reader(self.auth_uri)
+            self._reader = _open_reader(self.auth_uri)
         if not self._reader.in_transaction:
             self._reader.execute("BEGIN")
         return self._reader
 
     def end_snapshot(self) -> None:
         """End the snapshot of auth.db; until then no checkpoint can let its log begin anew."""
-        if self._reader is not None:
+        reader = self._reader
+        if reader is None:
+            return
+        with suppress(*SQLITE_ERRORS):
+            reader.rollback()
+        # A snapshot that stays open would show revoked sessions as valid to all later batches.
+        if reader.failed or reader.in_transaction:
+            self._reader = None
             with suppress(*SQLITE_ERRORS):
-                self._reader.rollback()
+                reader.close()
 
     def close(self) -> None:
         """Close both connections."""
@@ -166,11 +189,13 @@ def prepare_to_write(connection: SqliteConnection) -> None:
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
 
 
-def open_reader(uri: str) -> SqliteConnection:
+def _open_reader(uri: str) -> AuthReader:
     """Return a connection that only reads; raise sqlite3.Error."""
-    connection = connect(uri)
+    connection = connect(uri, AuthReader)
+    assert isinstance(connection, AuthReader)
     try:
         prepare(connection)
+        connection.execute(f"PRAGMA busy_timeout = {READER_BUSY_MS}")
         connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
         connection.execute("PRAGMA query_only = ON")
     except BaseException:
