@@ -111,7 +111,9 @@ class UploadBody(Struct, eq=False):
         content = SaveContent(self._hash.digest(), self._size, headers.content_type, headers.meta)
         if self._spool is None:
             self._space.arrived()
-            return ReceivedBody(content, headers.expected_sha256, self._blank, data=bytes(self._held))
+            data = bytes(self._held)
+            self._held.clear()  # it counts once, and waits for its transaction
+            return ReceivedBody(content, headers.expected_sha256, self._blank, data=data)
         spool = await self._spool.finish()
         return ReceivedBody(content, headers.expected_sha256, self._blank, spool=spool)
 
@@ -201,7 +203,7 @@ class SaveBodyPolicy(Component, frozen=True, kw_only=True):
         context = self.saves.presented_context(recent)
         upload = self.admission.open_presented(head, context, headers, PresentedToken(token, recent))
         # Last, because it cannot be undone. The answer to a player who writes too fast comes after that to the token.
-        if upload is not None and not self.saves.count_presented(context):
+        if upload is not None and not self.saves.count_presented(context, recent):
             upload.abort()
             return None
         return upload
