@@ -82,6 +82,10 @@ class WriteResult(Struct, frozen=True):
     """The version that holds the refused bytes."""
     dropped: bool = False
     """The refused bytes did not fit into the history and were not kept."""
+    epoch: str | None = None
+    """The epoch of the saves afterwards, if the transaction authenticated the token."""
+    arrival_ms: int | None = None
+    """The player's bucket afterwards, if the transaction authenticated the token and the rate has a limit."""
 
     @property
     def changed(self) -> bool:

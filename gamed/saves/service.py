@@ -58,9 +58,15 @@ class SaveService(Component, frozen=True, kw_only=True):
     environment: SaveEnvironment
     rate: SaveRateLimiter
 
-    async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
-        """Authenticate the player, record the first use of the token, and return the totals of their saves."""
-        caller, summary = await self.store.read_summary(token, self.environment.now_ms())
+    async def read_summary(
+        self, token: Secret, *, reading: bool = False, now_ms: int | None = None
+    ) -> tuple[AuthenticatedSession, SavesSummary]:
+        """Authenticate the player, record the first use of the token, and return the totals of their saves.
+
+        `now_ms` is the instant at which the token has to be valid, by default this one.
+        """
+        now_ms = self.environment.now_ms() if now_ms is None else now_ms
+        caller, summary = await self.store.read_summary(token, now_ms)
         if caller.first_use_of is not None:  # only of the first request after a sign-in or refresh
             await self.sessions.record_first_use(caller, reading=reading)
         return caller, summary
@@ -167,7 +173,7 @@ class SaveService(Component, frozen=True, kw_only=True):
 
     def _remember(self, token: Secret, caller: AuthenticatedSession, summary: SavesSummary) -> None:
         if not summary.erasing:  # the epoch changes once more at the end, before which the next write may begin
-            self.sessions.remember(token, caller, summary.cursor.epoch)
+            self.sessions.remember(token, caller, summary.cursor.epoch, summary.write_arrival_ms)
 
     def _admit(self, caller: AuthenticatedSession, summary: SavesSummary) -> commands.WriteContext:
         now_ms = self.environment.now_ms()
@@ -178,10 +184,10 @@ class SaveService(Component, frozen=True, kw_only=True):
         """Return the context of a write that authenticates its token itself, as far as it is known now."""
         return commands.WriteContext(recent.player_id, recent.epoch, admitted_ms=self.environment.now_ms())
 
-    def count_presented(self, context: commands.WriteContext) -> bool:
-        """Count such a write towards the player's rate; return False if they write too fast."""
+    def count_presented(self, context: commands.WriteContext, recent: RecentToken) -> bool:
+        """Count such a write towards the player's rate; return False if they write too fast, as far as is known."""
         try:
-            self.rate.acquire(context.player_id, context.admitted_ms)
+            self.rate.acquire(context.player_id, context.admitted_ms, recent.arrival_ms)
         except RateLimited:
             return False
         return True
@@ -225,26 +231,32 @@ class SaveService(Component, frozen=True, kw_only=True):
                 if sessions.recent.pause(self.environment.now_ms()):
                     _log.warn("sessions_unread", code=_code_of(e.__cause__))
             except DatabaseError:
-                await self.read_summary(presented.token)  # its error comes first, if it has one
+                # its error comes first, if it has one
+                await self.read_summary(presented.token, now_ms=context.admitted_ms)
                 raise
         if isinstance(outcome, SaveError):
             if isinstance(outcome, Erased):  # perhaps only by the clock: the next write reads the epoch first
                 sessions.recent.forget(recent.session_id)
             raise outcome
         if isinstance(outcome, commands.WriteResult):
-            recent.seen_ms = command.now_ms
+            # A transaction does not refuse a body that came late. The bucket that it found refuses the next head.
+            recent.seen_ms, recent.arrival_ms = command.now_ms, outcome.arrival_ms or 0
+            recent.epoch = outcome.epoch or recent.epoch
             sessions.recent.resume()
             return self._finish_write(command, outcome)
         sessions.recent.forget(recent.session_id)
-        caller, summary = await self.read_summary(presented.token)
+        # By the instant of the head, as the transaction does it: the token may have expired since, and others may have
+        # filled the bucket.
+        admitted_ms, limits = context.admitted_ms, self.environment.limits
+        caller, summary = await self.read_summary(presented.token, now_ms=admitted_ms)
         self._remember(presented.token, caller, summary)
-        now_ms, limits = self.environment.now_ms(), self.environment.limits
-        count_change(limits, summary.write_arrival_ms, now_ms, now_ms)  # raises RateLimited, as _admit() does
+        count_change(limits, summary.write_arrival_ms, command.now_ms, admitted_ms)
         received.check(allow_blank=limits.allow_blank_saves)
         # The epoch that was read just now is that of the end of the request, so the transaction cannot see the erase.
         if summary.erased_during(context.epoch, context.admitted_ms):
             raise erased_error()
-        admitted = commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, now_ms)
+        cursor, usage = summary.cursor, summary.usage
+        admitted = commands.WriteContext(caller.player_id, cursor.epoch, usage, caller.device, admitted_ms)
         return await self.write(admitted, slot, condition, received)
 
     def _write_command(

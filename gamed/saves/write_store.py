@@ -48,7 +48,10 @@ def write_save(
 ) -> WriteResult | BytesMissing | SaveError:
     """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
     summary, state = tables.load_slot(connection, command.context.player_id, command.slot)
-    return _write(connection, limits, command, summary, state)
+    # First, because every later check would look at the saves after the erase: to them this is a first write.
+    if summary.erased_since(command.context.epoch):
+        return erased_error()
+    return _write(connection, limits, counted(limits, summary, command, command.now_ms), summary, state)
 
 
 def write_presented(
@@ -79,17 +82,19 @@ def write_presented(
     if summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch:
         return None
     context = replace(context, epoch=summary.cursor.epoch, device=caller.device)
-    return _write(connection, limits, replace(command, context=context), summary, state)
+    command = counted(limits, summary, replace(command, context=context), command.now_ms)
+    result = _write(connection, limits, command, summary, state)
+    if not isinstance(result, WriteResult):
+        return result
+    first = summary.cursor == EMPTY_CURSOR and result.decision.rule in WRITES
+    epoch = command.new_epoch if first else summary.cursor.epoch
+    return replace(result, epoch=epoch, arrival_ms=command.context.arrival_ms)
 
 
 def _write(
     connection: Connection, limits: SaveLimits, command: WriteCommand, summary: SavesSummary, state: SlotState
 ) -> WriteResult | BytesMissing | SaveError:
     player_id, slot = command.context.player_id, command.slot
-    # First, because every later check would look at the saves after the erase: to them this is a first write.
-    if summary.erased_since(command.context.epoch):
-        return erased_error()
-    command = counted(limits, summary, command, command.now_ms)
     # The rules before the quota: a request whose response was lost is repeated, and succeeds although its own bytes
     # may have filled the quota. Refused bytes count in the history, which has a limit of its own.
     decision = decide(connection, command, state)

@@ -40,6 +40,8 @@ class RecentToken(Struct, eq=False):
     """The epoch of the player's saves at that time (docs/protocol.md: Saves)."""
     seen_ms: int
     """When it was valid last."""
+    arrival_ms: int = 0
+    """The bucket of the player's committed changes at that time (gamed.rate_limit)."""
     __repr__ = object.__repr__
 
 

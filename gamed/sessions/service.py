@@ -113,10 +113,10 @@ class SessionService(Component, frozen=True, kw_only=True):
         """Return what this process knows of a token that it saw valid in the last minutes."""
         return self.recent.find(token, self.now_ms())
 
-    def remember(self, token: Secret, caller: AuthenticatedSession, epoch: str) -> None:
-        """Keep a token that is valid and whose first use is recorded; `epoch` is that of the player's saves."""
+    def remember(self, token: Secret, caller: AuthenticatedSession, epoch: str, arrival_ms: int) -> None:
+        """Keep a token that is valid and whose first use is recorded; the rest is of the player's saves."""
         digest, key = digest_of(token), self.store.key_of(token)
-        self.recent.add(RecentToken(digest, key, caller.session_id, caller.player_id, epoch, self.now_ms()))
+        self.recent.add(RecentToken(digest, key, caller.session_id, caller.player_id, epoch, self.now_ms(), arrival_ms))
 
     async def write_first_uses(self) -> None:
         """Commit the uses that are retained in memory, in batches; raise DatabaseError if that is not possible."""

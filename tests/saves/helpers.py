@@ -106,7 +106,7 @@ class SaveCase(SynchronousTestCase):
     def make_known(self, token: Secret) -> None:
         """Use a token, and let the service know it, as after a first write."""
         caller = self.successResultOf(Deferred.fromCoroutine(self.server.sessions.authenticate(text(token))))
-        self.server.sessions.remember(token, caller, EMPTY_CURSOR.epoch)
+        self.server.sessions.remember(token, caller, EMPTY_CURSOR.epoch, 0)
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
         return self.browser.request(method, path, {**self.bearer, **(headers or {})}, body)

@@ -4,6 +4,7 @@ The cases of other modules run here again: with a service that keeps no recent t
 token from the beginning.
 """
 
+import gc
 import re
 from collections.abc import Callable
 from errno import EIO
@@ -21,9 +22,10 @@ from gamed.database.databases import Databases
 from gamed.database.sqlite.files import PAGE_BYTES, READER_BUSY_MS, AuthReader, StateConnection, connect
 from gamed.players import tables as player_tables
 from gamed.saves import erase_store
-from gamed.saves.limits import MAX_UPLOADS, ONE_TRIP_BYTES, ONE_TRIP_TOTAL
-from gamed.saves.model import ERASE_MARGIN_MS
+from gamed.saves.limits import LATE_MS, MAX_UPLOADS, ONE_TRIP_BYTES, ONE_TRIP_TOTAL
+from gamed.saves.model import EMPTY_CURSOR, ERASE_MARGIN_MS
 from gamed.saves.tables import create_player, find_player
+from gamed.saves.uploads import UploadBody
 from gamed.sessions import tables as session_tables
 from gamed.sessions.recent import PAUSE_MS, RECENT_MS
 from tests.saves import (
@@ -36,7 +38,7 @@ from tests.saves import (
     test_versions,
     test_writing,
 )
-from tests.saves.helpers import ABSENT, KIB, MIB, SaveCase, digest_of
+from tests.saves.helpers import ABSENT, KIB, MIB, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, STRANGE_TOKEN
 from tests.sessions.server import text
 from tests.support import http
@@ -111,10 +113,12 @@ class OneTripCase(SaveCase):
     def put_ok(self, slot: str, data: bytes) -> None:
         self.assertEqual(self.put(slot, data, ABSENT).status, 201)
 
-    def begin(self, size: int) -> http.Connection:
+    def begin(self, size: int, slot: str = "auto", fields: str = "") -> http.Connection:
         """Send the head of a PUT, and the first byte of its body."""
-        head = f"PUT /game/saves/auto HTTP/1.1\r\nHost: game.example\r\nContent-Length: {size}\r\n"
-        return self.browser.connect().send(f"{head}Authorization: {self.bearer['Authorization']}\r\n\r\nx".encode())
+        head = f"PUT /game/saves/{slot} HTTP/1.1\r\nHost: game.example\r\nContent-Length: {size}\r\n"
+        return self.browser.connect().send(
+            f"{head}{fields}Authorization: {self.bearer['Authorization']}\r\n\r\nx".encode()
+        )
 
     def revoke(self) -> None:
         """End Anna's sessions, and return when that is committed."""
@@ -165,6 +169,16 @@ class WayTest(OneTripCase):
         self.assertEqual(self.successResultOf(self.server.rows("SELECT used FROM session")), [(1,)])
         self.assertEqual(self.trips(lambda: self.put_ok("auto3", ONE)), (0, 0, 1))
 
+    def test_epoch(self) -> None:
+        """After each write the epoch is known that its transaction found or drew."""
+        known = lambda: [each.epoch for each in self.server.sessions.recent._sessions.values()]  # noqa: E731
+        self.assert_problem(self.put("auto", ONE, {"If-Match": tag(1, ONE)}), 412, "version_conflict")
+        self.assertEqual(known(), [EMPTY_CURSOR.epoch])
+        for slot in ("auto", "other"):
+            self.put_ok(slot, ONE)
+            self.assertEqual(known(), [self.in_state(lambda c: find_player(c, ANNA)).cursor.epoch])
+        self.assertNotEqual(known(), [EMPTY_CURSOR.epoch])
+
     def test_wrong_tokens(self) -> None:
         """Tokens that were never valid need no transaction of state.db, hold no memory, and are not kept."""
         wrong = {"Authorization": f"Bearer {text(STRANGE_TOKEN)}"}
@@ -200,6 +214,16 @@ class MemoryTest(OneTripCase):
         self.stores.state.resume()
         self.assertEqual([call.answer.status for call in calls[1:]], [201] * 7)
         self.assertEqual((self.held, self.reservations.bytes, len(self.version_rows())), (0, 0, 8))
+
+    def test_once(self) -> None:
+        """A body that waits for its transaction is in memory once."""
+        self.stores.state.pause()
+        call = self.browser.send("PUT", "/game/saves/auto", self.bearer, b"x" * ONE_TRIP_BYTES)
+        [upload] = [each for each in gc.get_objects() if type(each) is UploadBody and each._bodies is not None]
+        self.assertEqual((self.held, len(upload._held)), (ONE_TRIP_BYTES, 0))
+        self.stores.state.resume()
+        self.assertEqual(call.answer.status, 201)
+        self.assertEqual(self.get("auto").body, b"x" * ONE_TRIP_BYTES)
 
     def test_not_more(self) -> None:
         """With 16 MiB of such bodies, further ones authenticate first, and are stored."""
@@ -303,6 +327,12 @@ class RevocationTest(OneTripCase):
         self.assertEqual(connection.send(b"y").answer.status, 201)
         self.assert_problem(self.put("auto", ONE), 401, "token_expired")
         self.assertEqual(len(self.version_rows()), 2)
+
+    def test_expired_meanwhile(self) -> None:
+        """Nor does the read refuse it that replaces the transaction."""
+        call = self.begin(2, fields=DIGEST_OF_ONE)
+        self.server.now_ms += DAY_MS
+        self.assert_problem(call.send(b"y").answer, 400, "digest_mismatch")
 
 
 @sqlite_files("damaged files; PostgreSQL's server reads its own pages")
@@ -448,6 +478,46 @@ class UnreadableAuthTest(OneTripCase):
             self.server.now_ms += PAUSE_MS
         self.assertEqual(self.trips(lambda: self.put_ok("other", ONE)), (0, 0, 1))
         self.assertIsNone(self.server.sessions.recent._paused_ms)
+
+
+class SharedRateTest(OneTripCase):
+    """The limit of all processes together, whose changes this one learns of when its transactions read them."""
+
+    writes_per_minute = 20
+    limits = SaveLimits(slots=1000)
+
+    def setUp(self) -> None:
+        super().setUp()
+        others, bearer = self.browser_for(self.limits), self.sign_in(ANNA)
+        self.browser = self.browser_for(self.limits)
+        for number in range(10):
+            call = others.send("PUT", f"/game/saves/b{number}", {**bearer, **ABSENT}, ONE)
+            self.assertEqual(call.answer.status, 201)
+
+    def test_slow_bodies(self) -> None:
+        """Of many slow bodies, only those that had begun before this process learned of the full bucket are stored."""
+        statuses = []
+        for number in range(8):
+            call = self.begin(2, f"s{number}")
+            self.server.now_ms += LATE_MS + 1
+            statuses.append((call if call.answers else call.send(b"y")).answer.status)
+        # The bucket has room for one more after three seconds; two trips would have refused the first one, too.
+        self.assertEqual(statuses, [201, 429, 429, 201, 429, 429, 201, 429])
+
+    def test_fast_bodies(self) -> None:
+        """A body that comes at once is refused by its own transaction."""
+        self.assert_problem(self.put("s", ONE, ABSENT), 429, "rate_limited")
+
+    def test_the_read_instead(self) -> None:
+        """A slow body whose transaction could not read the session is stored as well."""
+        call = self.begin(2, "s")
+        self.server.now_ms += LATE_MS + 1
+        self.stores.reads.pause()
+        elsewhere(self.stores.auth, "ALTER TABLE credential RENAME TO credential_moved")
+        call.send(b"y")
+        elsewhere(self.stores.auth, "ALTER TABLE credential_moved RENAME TO credential")
+        self.stores.reads.resume()
+        self.assertEqual(call.answer.status, 201)
 
 
 class BusyTest(OneTripCase):
@@ -602,11 +672,9 @@ class ErasedMeanwhileTest(OneTripCase):
         self.begin_erase()
         self.end_erase()
         self.assert_problem(call.send(b"y").answer, 410, "erased")
-        head = f"PUT /game/saves/auto HTTP/1.1\r\nHost: game.example\r\nContent-Length: 2\r\n{DIGEST_OF_ONE}"
         self.server.now_ms += ERASE_MARGIN_MS
         self.put_ok("auto", ONE)
-        head += f"Authorization: {self.bearer['Authorization']}\r\n\r\nx"
-        call = self.browser.connect().send(head.encode())
+        call = self.begin(2, fields=DIGEST_OF_ONE)
         self.begin_erase()
         self.end_erase()
         self.assert_problem(call.send(b"y").answer, 400, "digest_mismatch")

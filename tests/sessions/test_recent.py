@@ -96,7 +96,7 @@ class ServiceTest(SessionTestCase):
         """Use the token, let the service know it, and return it."""
         access = self.pair.access
         caller = self.wait(self.sessions.authenticate(text(access)))
-        self.sessions.remember(access, caller, "0")
+        self.sessions.remember(access, caller, "0", 0)
         self.assertEqual(self.sessions.find_recent(access).player_id, ANNA)  # type: ignore[union-attr]
         return access
 
