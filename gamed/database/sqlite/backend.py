@@ -88,7 +88,7 @@ class SqliteBackend:
 
     def start(self, reads: ReadQueue, auth: WriteQueue, state: WriteQueue, blobs: DatabaseQueue) -> None:
         """Begin the work beside the queues."""
-        self._checkpointer.register(self._auth, writers=(auth,), readers=(reads, state))
+        self._checkpointer.register(self._auth, writers=(auth,), readers=(state, reads))
         self._checkpointer.register(self._state, writers=(state, blobs), readers=(reads,))
         topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
         self.changes = PolledChanges(self._reactor, topics, _data_version)

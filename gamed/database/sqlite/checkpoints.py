@@ -45,7 +45,7 @@ class _WalState(Struct, eq=False):
     file: DatabaseFile
     writers: Sequence[DatabaseQueue]
     readers: Sequence[DatabaseQueue]
-    """The queues that only read the file; that of state.db reads tokens in auth.db."""
+    """The queues that only read the file, in the order in which they pause; that of state.db reads auth.db, too."""
     written: int = 0
     timer: IDelayedCall | None = None
     not_before: float = 0.0
@@ -187,11 +187,14 @@ class Checkpointer:
         try:
             # In two steps, because copying 64 MiB takes longer than a read may wait: most is copied before reads pause.
             # A RESTART needs both pauses: it is complete only while no snapshot and no writer uses the log.
-            for queues, mode in ((log.writers, "PASSIVE"), (log.readers, last)):
-                paused += queues
-                await gatherResults([queue.pause() for queue in queues])
-                restarted = await self._run(log.file, mode, alone=True)
-            return restarted
+            paused += log.writers
+            await gatherResults([queue.pause() for queue in log.writers])
+            await self._run(log.file, "PASSIVE", alone=True)
+            # One after the other: a batch of writes may wait five seconds for its turn, and reads must not wait for it.
+            for queue in log.readers:
+                paused.append(queue)
+                await queue.pause()
+            return await self._run(log.file, last, alone=True)
         except DatabaseLocked as e:
             report_locked(log.file.name, e)
             return False
