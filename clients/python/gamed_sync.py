@@ -172,6 +172,8 @@ class Record:
     write and keeps the bytes as a conflict copy."""
     unlisted: str | None = None
     """The cursor that this device had when the server acknowledged `base`: the list of changes after it has `base`."""
+    offered: Local | None = None
+    """Bytes of another player that `Sync.adopt` has copied and the game has not read: they replace nothing here."""
 
     @property
     def newer(self) -> bool:
@@ -188,6 +190,8 @@ class Record:
 
     def removed_here(self, including_newer: bool) -> Record:
         """Record a delete of the game; a version that the game has not read makes it a conflict."""
+        if including_newer and self.offered:
+            return replace(self, offered=None).removed_here(including_newer)
         if not self.newer:
             return self.wrote(None)
         if self.remote is None or including_newer:
@@ -203,7 +207,8 @@ class Record:
 
     def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
         """Record the server's version of a list; equal bytes are never a conflict, whichever device wrote them."""
-        record = replace(self, remote=remote, deleted=deleted if remote is None else False)
+        offered = self.offered if remote is None or not self.offers(remote.sha256) else None
+        record = replace(self, remote=remote, deleted=deleted if remote is None else False, offered=offered)
         if remote is None:
             return record._settled(None) if self.local is None and not self.sent else record._moved()
         if self.sent and self.sent.local and self.sent.local.sha256 == remote.sha256:
@@ -275,6 +280,32 @@ class Record:
         """Adopt bytes from before the sign-in, without a base, so that they never replace others."""
         return replace(self, local=local, base=None, dirty=True, deleted=False, dropped=self.local or self.dropped)
 
+    def offers(self, digest: str) -> bool:
+        return self.offered is not None and self.offered.sha256 == digest
+
+    def has(self, digest: str) -> bool:
+        """Return whether `read` returns these bytes, now or after a download."""
+        return any(side.sha256 == digest for side in (self.local, self.remote, self.offered) if side)
+
+    @property
+    def unread(self) -> Local | None:
+        """What `read` takes: an offer waits while this device's own bytes are pending or in a conflict."""
+        return self.offered if self.idle else None
+
+    def took_offered(self) -> Record:
+        """Record that the game has read `offered`, which may have arrived: it is sent before any write after it."""
+        sent = Sent(self.offered, None)
+        return replace(self.adopted(self.offered), offered=None, sent=sent) if self.offered else self
+
+    def placed(self, info: SaveInfo) -> Record:
+        """Record that the server has `offered` as `info`, which the game has not read."""
+        return replace(self, offered=None).heard(info)
+
+    def not_placed(self, error: Conflict) -> Record:
+        """Record that another device was first; `offered` stays to be read."""
+        record = replace(self, offered=None) if error.code == "superseded" else self
+        return record.heard(error.current, deleted=error.code == "deleted")
+
     def kept_mine(self) -> Record:
         spent = self.dispute.copy if self.dispute else None
         return replace(self, base=self._theirs, dirty=True, dispute=None, spent=spent)
@@ -309,7 +340,7 @@ class Record:
     @property
     def bodies(self) -> set[str]:
         """Return the hashes of all bytes that must stay on the disk."""
-        sides = [self.local, self.base, self.remote, self.dropped]
+        sides = [self.local, self.base, self.remote, self.dropped, self.offered]
         sides += [sent.local for sent in (self.sent, self.unsent_copy) if sent]
         sides += [self.dispute.base, self.dispute.current] if self.dispute else []
         return {side.sha256 for side in sides if side}
@@ -324,8 +355,8 @@ class Record:
             raise ValueError("another format")
         for name in ("base", "remote", "spent"):
             value[name] = _info(value[name])
-        for name in ("local", "dropped"):
-            value[name] = _local(value[name])
+        for name in ("local", "dropped", "offered"):
+            value[name] = _local(value.get(name))
         for name in ("sent", "unsent_copy"):  # records of older versions of this client lack the second
             sent = value.get(name)
             value[name] = Sent(_local(sent["local"]), _info(sent["base"])) if sent else None
@@ -444,9 +475,11 @@ class Store:
         """Read `name` of the player, and `adopted`: a text `<slot>/<sha256>` for each save of another player."""
         try:
             value = json.loads((self.folder / "player").read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             value = None  # it has nothing that a save depends on
-        return value if isinstance(value, dict) else {}
+        name, adopted = (value.get("name"), value.get("adopted")) if isinstance(value, dict) else (None, None)
+        saves = [save for save in adopted if isinstance(save, str)] if isinstance(adopted, list) else []
+        return {"name": name if isinstance(name, str) else None, "adopted": saves}
 
     @on_disk()
     def keep_about(self, **changes: Any) -> None:
@@ -800,7 +833,7 @@ class Sync:
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
             shown = problem or self._copy_problems.get(slot)
-            held: Local | SaveInfo | None = record.remote if self._arrived(record) else record.local
+            held = self._seen(record).local
             return Status(
                 slot,
                 self._state(record, problem),
@@ -831,35 +864,50 @@ class Sync:
         found = []
         with self._lock:
             self._open()
+            known = self._store.about["adopted"]
             for name in self._other_folders():
                 with contextlib.suppress(InUse, LocalDamaged), contextlib.closing(Store(self._folder / name)) as left:
-                    saves = [OtherSave(s, of.size, of.meta, of.modified) for s, of in self._left_in(left).items()]
+                    listed = {s: of for s, of in self._left_in(left).items() if f"{s}/{of.sha256}" not in known}
+                    saves = [OtherSave(s, of.size, of.meta, of.modified) for s, of in listed.items()]
                     if saves:
                         newest = max(save.modified for save in saves)
-                        found.append(OtherPlayer(name, left.about.get("name"), newest, saves))
+                        found.append(OtherPlayer(name, left.about["name"], newest, saves))
         return found
 
     def adopt(self, player_id: str, slots: Collection[str] | None = None) -> list[str]:
-        """Copy saves of another player, all or only `slots`, to this one; return the slots that were copied.
+        """Copy saves of another player, all that `other_players` lists or `slots`; return the slots that were copied.
 
-        Call it only after the player has said that the saves are theirs. The next pump sends them as writes without a
-        base: they replace nothing, and where the server has another save it is a conflict. A slot with a pending
-        write or a conflict is left out: call it again later. The other player's saves stay here. Raise InUse,
-        LocalDamaged, and SignInRequired before the sign-in.
+        Call it only after the player has said that the saves are theirs. They replace nothing: each is `newer` until
+        `read` returns it, and a write of the game meanwhile does not replace it. The next pump sends those whose slot
+        is empty at the server; elsewhere a conflict follows the `read`. A slot with a pending write or a conflict is
+        left out: call it again later. The other player's saves stay here. Raise InUse, LocalDamaged, and
+        SignInRequired before the sign-in.
         """
+        done = []
         with self._lock:
             self._open()
             if not self.player_id:
                 raise _signed_out()
             if player_id not in self._other_folders():
                 return []
+            known = self._store.about["adopted"]
             with contextlib.closing(Store(self._folder / player_id)) as left:
-                saves = {slot: of for slot, of in self._left_in(left).items() if slots is None or slot in slots}
-                done = self._adopted(left, saves)
-            known = self._store.about.get("adopted", [])
-            self._store.keep_about(adopted=[*known, *(f"{slot}/{saves[slot].sha256}" for slot in done)])
-        self._bell.set()
+                try:
+                    for slot, local in self._left_in(left).items():
+                        wanted = f"{slot}/{local.sha256}" not in known if slots is None else slot in slots
+                        if wanted and self._record(slot).idle and self._offer(left, slot, local):
+                            done.append(slot)
+                finally:
+                    self._bell.set()
         return done
+
+    def _offer(self, left: Store, slot: str, local: Local) -> bool:
+        data = left.load(slot, local.sha256)
+        if data is None:
+            return False
+        self._store.add(slot, data)
+        self._change(slot, lambda record: replace(record, offered=local))
+        return True
 
     @on_disk()
     def _other_folders(self) -> list[str]:
@@ -868,11 +916,11 @@ class Sync:
 
     def _left_in(self, left: Store) -> dict[str, Local]:
         """Return what `read` would return in each slot of `left`, without what this player has already."""
-        found, known = {}, self._store.about.get("adopted", [])
+        found = {}
         for slot, record in left.records().items():
             arrived = record.newer and record.remote and left.has(slot, record.remote)
-            local = record.took().local if arrived else record.local
-            if local and not same(self._record(slot).local, local) and f"{slot}/{local.sha256}" not in known:
+            local = record.unread or (record.took().local if arrived else record.local)
+            if local and _is_slot(slot) and not self._record(slot).has(local.sha256):
                 found[slot] = local
         return found
 
@@ -882,7 +930,9 @@ class Sync:
             record = self._record(slot)
             if self._unknown(record):
                 raise NotKnown
-            seen = record.took() if self._arrived(record) else record
+            if record.offered and self._store.load(slot, record.offered.sha256) is None:
+                record = self._change(slot, lambda r: replace(r, offered=None))  # the other player still has it
+            seen = self._seen(record)
             if seen.local is None:
                 if record.newer and record.remote:
                     raise Unreachable("not_arrived", "This save has not arrived on this device yet.")
@@ -909,18 +959,25 @@ class Sync:
 
     def _unknown(self, record: Record) -> bool:
         """Return whether the server may have a save of this slot that this device has not listed."""
-        return self._cursor is None and record.local is None and record.base is None and record.remote is None
+        known = record.local or record.base or record.remote or record.unread
+        return self._cursor is None and known is None
 
     def _arrived(self, record: Record) -> bool:
         """Return whether a newer version has been downloaded."""
         return record.newer and (record.remote is None or self._store.has(record.slot, record.remote))
+
+    def _seen(self, record: Record) -> Record:
+        """Return the record after a `read`."""
+        if record.unread:
+            return record.took_offered()
+        return record.took() if self._arrived(record) else record
 
     def _state(self, record: Record, problem: Problem | None) -> str:
         if record.dispute:
             return CONFLICT
         if problem:
             return REFUSED
-        if self._arrived(record):
+        if record.unread or self._arrived(record):
             return NEWER
         if record.slot in self._copy_problems:
             return REFUSED
@@ -978,7 +1035,16 @@ class Sync:
             if after != before:
                 self._store.keep(after)
                 self._records[slot] = after
+            if before.offered and not after.offered:
+                self._note_adopted(f"{slot}/{before.offered.sha256}")
             return after
+
+    def _note_adopted(self, save: str) -> None:
+        """Leave a save out of `other_players` from now on: the game has read it, or the server has it."""
+        with contextlib.suppress(LocalDamaged):  # it is only listed again
+            known = self._store.about["adopted"]
+            if save not in known:
+                self._store.keep_about(adopted=[*known, save])
 
     def _open(self) -> None:
         if self._closed:
@@ -1068,6 +1134,7 @@ class Sync:
         client = self._client.only(self.player_id, tries=1)
         self._hear(client)
         for slot in self._known():
+            self._send_offered(client, slot)
             self._send_copy(client, slot)
             for _ in range(STEPS):
                 if not self._send(client, slot):
@@ -1333,6 +1400,33 @@ class Sync:
         asked = error.retry_after or AGAIN_SECONDS
         with self._lock:
             problems[slot] = Problem(error, time.monotonic() + asked)
+
+    def _send_offered(self, client: GamedClient, slot: str) -> None:
+        """Send the slot's `offered` if the server has no save there; a write of the game after it is a conflict."""
+        record, problem = self._record(slot), self._copy_problems.get(slot)
+        offered = record.offered
+        taken = record.base or record.remote or record.sent or record.dispute
+        if offered is None or taken or (problem and time.monotonic() < problem.due):
+            return
+        how = partial(replace, offered=None)  # its file is damaged; the other player still has it
+        try:
+            data = self._store.load(slot, offered.sha256)
+            if data is not None:
+                info = client.put(slot, data, base=None, content_type=offered.content_type, meta=offered.meta or None)
+                how = partial(Record.placed, info=info)
+        except Conflict as refusal:
+            how = partial(Record.not_placed, error=refusal)
+        except HALTING:
+            raise
+        except GamedError as error:
+            if error.code == "local_disk":
+                raise
+            self._refused(self._copy_problems, slot, error)
+            return
+        with self._lock:
+            self._copy_problems.pop(slot, None)
+            if self._record(slot).offered == offered:
+                self._change(slot, how)
 
     def _send_copy(self, client: GamedClient, slot: str) -> None:
         """Send the slot's `unsent_copy`, until the server has answered. Other writes do not wait for it."""
