@@ -151,6 +151,8 @@ const tag = (info) => (info ? info.etag : null)
  *   current, so the server refuses the write and keeps the bytes as a conflict copy
  * @property {string | null} unlisted the cursor that this device had when the server acknowledged `base`: the list of
  *   changes after it has `base`
+ * @property {Local | null} offered bytes of another player that `Sync.adopt` has copied and the game has not read: they
+ *   replace nothing here
  */
 
 class Record {
@@ -168,13 +170,14 @@ class Record {
     this.spent = known.spent
     this.unsentCopy = known.unsentCopy
     this.unlisted = known.unlisted
+    this.offered = known.offered
     Object.freeze(this)
   }
 
   /** @param {string} slot */
   static empty(slot) {
     const nothing = { local: null, base: null, sent: null, remote: null, dispute: null, dropped: null, spent: null }
-    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, unlisted: null, ...nothing })
+    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, unlisted: null, offered: null, ...nothing })
   }
 
   /** @param {Partial<Known>} changes */
@@ -197,6 +200,7 @@ class Record {
 
   /** Record a delete of the game; a version that the game has not read makes it a conflict. @param {boolean} all */
   removedHere(all) {
+    if (all && this.offered) return this.with({ offered: null }).removedHere(all)
     if (!this.newer) return this.wrote(null)
     if (all || this.remote === null) return this.took().wrote(null)
     const dispute = { reason: "changed", base: this.base, current: this.remote, copy: null }
@@ -215,7 +219,8 @@ class Record {
    * @param {SaveInfo | null} remote @param {boolean} [deleted] @returns {Record}
    */
   heard(remote, deleted = false) {
-    const record = this.with({ remote, deleted: remote === null && deleted })
+    const offered = this.offered?.sha256 === remote?.sha256 ? null : this.offered
+    const record = this.with({ remote, deleted: remote === null && deleted, offered })
     if (remote === null) return this.local === null && !this.sent ? record.#settled(null) : record.#moved()
     if (this.sent?.local?.sha256 === remote.sha256) return record.acknowledged(remote, same(this.sent.local, remote))
     if (this.local?.sha256 === remote.sha256 && !this.sent) return record.#settled(remote)
@@ -303,6 +308,33 @@ class Record {
     return this.with({ local, base: null, dirty: true, deleted: false, dropped: this.local ?? this.dropped })
   }
 
+  /** Return whether `read` returns these bytes, now or after a download. @param {string} digest */
+  has(digest) {
+    return [this.local, this.remote, this.offered].some((side) => side?.sha256 === digest)
+  }
+
+  /** What `read` takes: an offer waits while this device's own bytes are pending or in a conflict. */
+  get unread() {
+    return this.idle ? this.offered : null
+  }
+
+  /** Record that the game has read `offered`, which may have arrived: it is sent before any write after it. */
+  tookOffered() {
+    if (this.offered === null) return this
+    return this.adopted(this.offered).with({ offered: null, sent: { local: this.offered, base: null } })
+  }
+
+  /** Record that the server has `offered` as `info`, which the game has not read. @param {SaveInfo} info */
+  placed(info) {
+    return this.with({ offered: null }).heard(info)
+  }
+
+  /** Record that another device was first; `offered` stays to be read. @param {Conflict} error */
+  notPlaced(error) {
+    const record = error.code === "superseded" ? this.with({ offered: null }) : this
+    return record.heard(error.current, error.code === "deleted")
+  }
+
   keptMine() {
     return this.with({ base: this.#theirs, dirty: true, dispute: null, spent: this.dispute ? this.dispute.copy : null })
   }
@@ -338,7 +370,7 @@ class Record {
 
   /** Hashes of all bytes that must stay on the disk. @returns {Set<string>} */
   get bodies() {
-    const sides = [this.local, this.base, this.remote, this.dropped]
+    const sides = [this.local, this.base, this.remote, this.dropped, this.offered]
     sides.push(this.sent && this.sent.local, this.unsentCopy && this.unsentCopy.local)
     if (this.dispute) sides.push(this.dispute.base, this.dispute.current)
     return new Set(sides.filter((side) => side !== null).map((side) => side.sha256))
@@ -346,7 +378,7 @@ class Record {
 
   /** Return the stored form, which is the same in the Python client. */
   toText() {
-    const { slot, dirty, deleted, sent, dispute, unsentCopy, unlisted } = this
+    const { slot, dirty, deleted, sent, dispute, unsentCopy, unlisted, offered } = this
     return JSON.stringify({
       format: FORMAT,
       slot,
@@ -366,6 +398,7 @@ class Record {
       spent: labelled(this.spent),
       unsent_copy: unsentCopy && { local: labelled(unsentCopy.local), base: labelled(unsentCopy.base) },
       unlisted,
+      offered: labelled(offered),
     })
   }
 
@@ -373,8 +406,8 @@ class Record {
   static read(text) {
     const value = JSON.parse(text)
     if (value.format !== FORMAT || typeof value.slot !== "string") throw new TypeError("another format")
-    // older records lack the last two
-    const { slot, sent, dispute, unsent_copy: unsentCopy = null, unlisted = null } = value
+    // older records lack the last three
+    const { slot, sent, dispute, unsent_copy: unsentCopy = null, unlisted = null, offered = null } = value
     return new Record({
       slot,
       local: localFrom(value.local),
@@ -393,6 +426,7 @@ class Record {
       spent: infoFrom(value.spent),
       unsentCopy: sentFrom(unsentCopy),
       unlisted: typeof unlisted === "string" ? unlisted : null,
+      offered: localFrom(offered),
     })
   }
 }
@@ -427,11 +461,16 @@ function localFrom(value) {
 
 /** Parse an About; a damaged one is empty: no save depends on it. @param {string | null} text @returns {About} */
 function aboutFrom(text) {
-  const about = { name: null, adopted: [] }
+  let value = null
   try {
-    return { ...about, ...JSON.parse(text ?? "{}") }
+    value = JSON.parse(text ?? "null")
   } catch {
-    return about
+    // it has nothing that a save depends on
+  }
+  const adopted = Array.isArray(value?.adopted) ? value.adopted : []
+  return {
+    name: typeof value?.name === "string" ? value.name : null,
+    adopted: adopted.filter((/** @type {unknown} */ save) => typeof save === "string"),
   }
 }
 
@@ -700,9 +739,12 @@ async function storesAt(place) {
  * @param {Store} store @param {Credential} credential
  */
 async function noteName(store, { playerName: name }) {
-  const about = await store.about()
-  if (name === null || name === about.name) return
-  await store.keepAbout({ ...about, name }).catch(() => undefined) // the next start tries again
+  try {
+    const about = await store.about()
+    if (name !== null && name !== about.name) await store.keepAbout({ ...about, name })
+  } catch (error) {
+    if (!(error instanceof LocalDamaged)) throw error // the next start tries again
+  }
 }
 
 const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
@@ -1126,7 +1168,7 @@ export class Sync {
     const record = this.#record(slot)
     const problem = this.#problems.get(slot)
     const shownProblem = problem ?? this.#copyProblems.get(slot)
-    const held = this.#arrived(record) ? record.remote : record.local
+    const held = this.#seen(record).local
     return {
       slot,
       state: this.#state(record, problem),
@@ -1163,11 +1205,14 @@ export class Sync {
   otherPlayers() {
     return this.#inTurn(async () => {
       this.#open()
+      const { adopted } = await this.#store.about()
       /** @type {OtherPlayer[]} */
       const found = []
       for (const playerId of await this.#otherStores()) {
         const other = await this.#leftBy(playerId, async (left, saves) => {
-          const listed = [...saves].map(([slot, { size, meta, modified }]) => ({ slot, size, meta, modified }))
+          const listed = [...saves]
+            .filter(([slot, { sha256 }]) => !adopted.includes(`${slot}/${sha256}`))
+            .map(([slot, { size, meta, modified }]) => ({ slot, size, meta, modified }))
           const modified = listed.map((save) => save.modified).sort().pop() ?? ""
           return { playerId, name: (await left.about()).name, modified, saves: listed }
         }).catch((error) => {
@@ -1181,29 +1226,37 @@ export class Sync {
   }
 
   /**
-   * Copy saves of another player, all or only `slots`, to this one; return the slots that were copied. Call it only
-   * after the player has said that the saves are theirs. The next pump sends them as writes without a base: they
-   * replace nothing, and where the server has another save it is a conflict. A slot with a pending write or a conflict
-   * is left out: call it again later. The other player's saves stay here. Throws InUse, LocalDamaged, and
-   * SignInRequired before the sign-in.
+   * Copy saves of another player, all that `otherPlayers` lists or `slots`; return the slots that were copied. Call it
+   * only after the player has said that the saves are theirs. They replace nothing: each is `newer` until `read`
+   * returns it, and a write of the game meanwhile does not replace it. The next pump sends those whose slot is empty at
+   * the server; elsewhere a conflict follows the `read`. A slot with a pending write or a conflict is left out: call it
+   * again later. The other player's saves stay here. Throws InUse, LocalDamaged, and SignInRequired before the sign-in.
    * @param {string} playerId @param {{ slots?: string[] | null }} [options]
    */
-  async adopt(playerId, { slots = null } = {}) {
-    const done = await this.#inTurn(async () => {
+  adopt(playerId, { slots = null } = {}) {
+    return this.#inTurn(async () => {
       this.#open()
       if (!this.playerId) throw signedOut()
       if (!(await this.#otherStores()).includes(playerId)) return []
+      const { adopted } = await this.#store.about()
       return this.#leftBy(playerId, async (left, saves) => {
-        const chosen = new Map([...saves].filter(([slot]) => slots === null || slots.includes(slot)))
-        const copied = await this.#adopted(left, chosen)
-        const about = await this.#store.about()
-        const adopted = [...about.adopted, ...copied.map((slot) => `${slot}/${chosen.get(slot)?.sha256}`)]
-        await this.#store.keepAbout({ ...about, adopted })
+        const copied = []
+        for (const [slot, local] of saves) {
+          const wanted = slots ? slots.includes(slot) : !adopted.includes(`${slot}/${local.sha256}`)
+          if (wanted && this.#record(slot).idle && (await this.#offer(left, slot, local))) copied.push(slot)
+        }
         return copied
       })
-    })
-    this.#bell.ring()
-    return done
+    }).finally(() => this.#bell.ring())
+  }
+
+  /** @param {Store} left @param {string} slot @param {Local} local */
+  async #offer(left, slot, local) {
+    const data = await left.body(slot, local.sha256)
+    if (data === null || (await sha256Hex(data)) !== local.sha256) return false
+    await this.#store.add(slot, local.sha256, data)
+    await this.#changed(slot, (record) => record.with({ offered: local }))
+    return true
   }
 
   async #otherStores() {
@@ -1219,13 +1272,12 @@ export class Sync {
   async #leftBy(name, work) {
     const left = await openStore(this.#place, name)
     try {
-      const { adopted } = await this.#store.about()
       const saves = new Map()
       for (const record of (await left.load()).records) {
         const arrived = record.newer && record.remote && left.has(record.slot, record.remote)
-        const { slot, local } = arrived ? record.took() : record
-        const known = local === null || same(this.#record(slot).local, local)
-        if (!known && !adopted.includes(`${slot}/${local.sha256}`)) saves.set(slot, local)
+        const { slot } = record
+        const local = record.unread ?? (arrived ? record.took() : record).local
+        if (local && isSlot(slot) && !this.#record(slot).has(local.sha256)) saves.set(slot, local)
       }
       return await work(left, saves)
     } finally {
@@ -1237,9 +1289,12 @@ export class Sync {
   #look(slot, take) {
     pathOf(slot)
     return this.#inTurn(async () => {
-      const record = this.#record(slot)
+      let record = this.#record(slot)
       if (this.#unknown(record)) throw new NotKnown()
-      const seen = this.#arrived(record) ? record.took() : record
+      if (record.offered && (await this.#body(slot, record.offered.sha256)) === null) {
+        record = await this.#changed(slot, (r) => r.with({ offered: null })) // the other player still has it
+      }
+      const seen = this.#seen(record)
       if (seen.local === null && record.newer && record.remote) {
         throw new Unreachable("not_arrived", "This save has not arrived on this device yet.")
       }
@@ -1270,8 +1325,14 @@ export class Sync {
   }
 
   /** Return whether the server may have a save that this device has not heard of. @param {Record} record */
-  #unknown({ local, base, remote }) {
-    return this.#cursor === null && local === null && base === null && remote === null
+  #unknown({ local, base, remote, unread }) {
+    return this.#cursor === null && [local, base, remote, unread].every((side) => side === null)
+  }
+
+  /** Return the record after a `read`. @param {Record} record */
+  #seen(record) {
+    if (record.unread) return record.tookOffered()
+    return this.#arrived(record) ? record.took() : record
   }
 
   /** Return whether a newer version has been downloaded. @param {Record} record */
@@ -1283,7 +1344,7 @@ export class Sync {
   #state(record, problem) {
     if (record.dispute) return "conflict"
     if (problem) return "refused"
-    if (this.#arrived(record)) return "newer"
+    if (record.unread || this.#arrived(record)) return "newer"
     if (this.#copyProblems.has(record.slot)) return "refused"
     if (record.dirty || record.sent || record.newer || record.unsentCopy) return "waiting"
     return this.#unknown(record) ? "unknown" : "in_step"
@@ -1378,7 +1439,22 @@ export class Sync {
       await this.#store.keep(after)
       this.#records.set(slot, after)
     }
+    if (before.offered && !after.offered) await this.#noteAdopted(`${slot}/${before.offered.sha256}`)
     return after
+  }
+
+  /**
+   * Leave a save out of `otherPlayers` from now on: the game has read it, or the server has it.
+   * @param {string} save
+   */
+  async #noteAdopted(save) {
+    try {
+      const about = await this.#store.about()
+      const adopted = [...about.adopted, save]
+      if (!about.adopted.includes(save)) await this.#store.keepAbout({ ...about, adopted })
+    } catch (error) {
+      if (!(error instanceof LocalDamaged)) throw error // it is only listed again
+    }
   }
 
   #open() {
@@ -1472,8 +1548,8 @@ export class Sync {
       this.#records = new Map(records.map((record) => [record.slot, record]))
       this.#cursor = cursor
       try {
-        await noteName(store, credential)
         await this.#adoptAll(left, before.values())
+        await noteName(store, credential)
       } finally {
         left.close()
       }
@@ -1485,6 +1561,7 @@ export class Sync {
     const client = this.#client.only(this.playerId, { tries: 1 })
     await this.#hear(client)
     for (const slot of this.#known()) {
+      await this.#sendOffered(client, slot)
       await this.#sendCopy(client, slot)
       for (let step = 0; step < STEPS && (await this.#send(client, slot)); step++);
       await this.#dismiss(client, slot)
@@ -1767,6 +1844,31 @@ export class Sync {
   #refused(problems, slot, error) {
     if (!(error instanceof GamedError) || halts(error) || error.code === "local_disk") throw error
     problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
+  }
+
+  /**
+   * Send the slot's `offered` if the server has no save there; a write of the game after it is a conflict.
+   * @param {GamedClient} client @param {string} slot
+   */
+  async #sendOffered(client, slot) {
+    const { offered, base, remote, sent, dispute } = this.#record(slot)
+    const problem = this.#copyProblems.get(slot)
+    if (!offered || base || remote || sent || dispute || (problem && monotonic() < problem.due)) return
+    const data = await this.#body(slot, offered.sha256)
+    const meta = Object.keys(offered.meta).length ? offered.meta : null
+    /** @type {(record: Record) => Record} */
+    let how = (record) => record.with({ offered: null }) // its body is damaged; the other player still has it
+    try {
+      if (data !== null) {
+        const info = await client.put(slot, data, { base: null, contentType: offered.contentType, meta })
+        how = (record) => record.placed(info)
+      }
+    } catch (error) {
+      if (!(error instanceof Conflict)) return this.#refused(this.#copyProblems, slot, error)
+      how = (record) => record.notPlaced(error)
+    }
+    this.#copyProblems.delete(slot)
+    await this.#change(slot, (record) => (record.offered === offered ? how(record) : record))
   }
 
   /**
