@@ -429,11 +429,11 @@ class Session:
 		return _save(_sync.dropped(command["slot"]))
 
 	func do_sync_other_players(_command: Dictionary) -> Result:
-		var result = _sync.other_players()
+		var result = await _sync.other_players()
 		return result if result.error else Result.ok({"players": result.value})
 
 	func do_sync_adopt(command: Dictionary) -> Result:
-		var result = _sync.adopt(command["player_id"], command.get("slots"))
+		var result = await _sync.adopt(command["player_id"], command.get("slots"))
 		return result if result.error else Result.ok({"slots": result.value})
 
 	func do_sync_trouble(_command: Dictionary) -> Result:

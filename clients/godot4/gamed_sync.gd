@@ -13,7 +13,8 @@
 # A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
 # the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 #
-# Functions that ask the server (pump, run, theirs, base, keep_theirs) are coroutines; all others return at once.
+# Functions that ask the server (pump, run, theirs, base, keep_theirs) and those for other players' saves (other_players,
+# adopt) are coroutines; all others return at once.
 # One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 extends RefCounted
 
@@ -212,12 +213,13 @@ func close() -> void:
 #   the server that is not needed after its bytes are current; unsent_copy: {"local", "base"} of bytes that were
 #   replaced in a conflict before the server had them. Its base is never current, so the server refuses the write and
 #   keeps the bytes as a conflict copy; unlisted: the cursor that this device had when the server acknowledged `base`,
-#   which is in the list of changes after it, or null.
+#   which is in the list of changes after it, or null; offered: bytes of another player that `adopt` has copied and the
+#   game has not read: they replace nothing here.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
 class Record:
 	extends RefCounted
 
-	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy"]
+	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy", "offered"]
 
 	static func fresh(slot: String) -> Dictionary:
 		var made = {"slot": slot, "dirty": false, "deleted": false, "unlisted": null}
@@ -267,6 +269,8 @@ class Record:
 
 	# The game deleted this. A version that it has not read makes that a conflict.
 	static func removed_here(record: Dictionary, including_newer: bool) -> Dictionary:
+		if including_newer and record["offered"]:
+			return removed_here(with(record, {"offered": null}), including_newer)
 		if not newer(record):
 			return wrote(record, null)
 		if including_newer or record["remote"] == null:
@@ -285,6 +289,8 @@ class Record:
 	# The server lists this. The same bytes are never a conflict, whichever device wrote them.
 	static func heard(record: Dictionary, there, deleted: bool = false) -> Dictionary:
 		var made = with(record, {"remote": there, "deleted": deleted if there == null else false})
+		if there and made["offered"] and made["offered"]["sha256"] == there["sha256"]:
+			made["offered"] = null
 		var local = made["local"]
 		var sent = made["sent"]
 		if there == null:
@@ -371,6 +377,31 @@ class Record:
 		changes["dropped"] = record["local"] if record["local"] else record["dropped"]
 		return with(record, changes)
 
+	# `read` gives these bytes, now or after a download.
+	static func has(record: Dictionary, digest: String) -> bool:
+		for name in ["local", "remote", "offered"]:
+			if record[name] and record[name]["sha256"] == digest:
+				return true
+		return false
+
+	# What `read` takes: an offer waits while this device's own bytes are pending or in a conflict.
+	static func unread(record: Dictionary) -> Variant:
+		return record["offered"] if is_idle(record) else null
+
+	# The game has read `offered`, which may have arrived at the server: it is sent before any write after it.
+	static func took_offered(record: Dictionary) -> Dictionary:
+		var local = record["offered"]
+		return with(adopted(record, local), {"offered": null, "sent": {"local": local, "base": null}})
+
+	# The server has `offered` as `info`, which the game has not read.
+	static func placed(record: Dictionary, info: Dictionary) -> Dictionary:
+		return heard(with(record, {"offered": null}), info)
+
+	# Another device was first; `offered` stays to be read.
+	static func not_placed(record: Dictionary, error: GamedError) -> Dictionary:
+		var made = with(record, {"offered": null}) if error.code == "superseded" else record
+		return heard(made, error.current(), error.code == "deleted")
+
 	static func kept_mine(record: Dictionary) -> Dictionary:
 		var spent = record["dispute"]["copy"] if record["dispute"] else null
 		return with(record, {"base": theirs(record), "dirty": true, "dispute": null, "spent": spent})
@@ -403,6 +434,7 @@ class Record:
 	# Hashes of all bytes that may still be asked for.
 	static func bodies(record: Dictionary) -> Array:
 		var sides = [record["local"], record["base"], record["remote"], record["dropped"]]
+		sides.append(record["offered"])
 		for name in ["sent", "unsent_copy"]:
 			if record[name]:
 				sides.append(record[name]["local"])
@@ -439,7 +471,7 @@ class Record:
 		return made
 
 	static func _member_of(name: String, kept: Dictionary) -> Variant:
-		if name in ["local", "dropped"]:
+		if name in ["local", "dropped", "offered"]:
 			return _local(kept)
 		if name in ["base", "remote", "spent"]:
 			return SaveInfo.of(kept).value
@@ -573,7 +605,10 @@ class Store:
 		var data = Disk.read(folder + "/player")
 		var value = Platform.parsed(data.get_string_from_utf8()) if data != null else null
 		var kept = value if value is Dictionary else {}
-		var adopted = kept["adopted"] if kept.get("adopted") is Array else []
+		var adopted = []
+		for save in kept["adopted"] if kept.get("adopted") is Array else []:
+			if save is String:
+				adopted.append(save)
 		return {"name": GamedClient.Credential.name_of(kept), "adopted": adopted}
 
 	func keep_about(about: Dictionary) -> bool:
@@ -743,7 +778,7 @@ func status(slot: String) -> Dictionary:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
 	var visible = problem if problem else _copy_problems.get(slot)
-	var held = record["remote"] if _arrived(record) else record["local"]
+	var held = _seen(record)["local"]
 	return {
 		"slot": slot,
 		"state": _state(record, problem),
@@ -773,10 +808,12 @@ func dropped(slot: String) -> Result:
 # of {"player_id", "name", "modified", "saves"}. They are of another person, or of this one, whom a server that was set
 # up anew has given another id. name: at the last sign-in here, or null; modified: that of the newest save; saves: a
 # list of {"slot", "size", "meta", "modified"}, without what the player has as well or has adopted. A player whose saves
-# another process has open is left out.
+# another process has open is left out. A coroutine.
 func other_players() -> Result:
+	await Platform.frame()
 	if flaw or _closed:
 		return Result.failed(flaw if flaw else _is_closed())
+	var known = _store.about()["adopted"]
 	var found = []
 	for id in _other_folders():
 		var left = Store.new("%s/%s" % [_place, id])
@@ -785,38 +822,61 @@ func other_players() -> Result:
 		var newest = ""
 		for slot in left_in.value if left_in.error == null else {}:
 			var each = left_in.value[slot]
+			if "%s/%s" % [slot, each["sha256"]] in known:
+				continue
 			listed.append({"slot": slot, "size": each["size"], "meta": each["meta"], "modified": each["modified"]})
 			newest = each["modified"] if each["modified"] > newest else newest
 		if listed.size() > 0:
 			found.append({"player_id": id, "name": left.about()["name"], "modified": newest, "saves": listed})
 		left.close()
+		await Platform.frame()
 	return Result.ok(found)
 
 
-# Copies saves of another player, all or only `slots`, to this one: Result of a list of the slots that were copied. Call
-# it only after the player has said that the saves are theirs. The next pump sends them as writes without a base: they
-# replace nothing, and where the server has another save it is a conflict. A slot with something pending or a conflict
-# is left out: call it again later. The other player's saves stay here.
+# Copies saves of another player, all that `other_players` lists or `slots`, to this one: Result of a list of the slots
+# that were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
+# `newer` until `read` gives it, and a write of the game meanwhile does not replace it. The next pump sends those whose
+# slot is empty at the server; elsewhere a conflict follows the `read`. A slot with something pending or a conflict is
+# left out: call it again later. The other player's saves stay here. A coroutine.
 func adopt(id: String, slots = null) -> Result:
+	await Platform.frame()
 	if flaw or _closed or player_id == "":
 		return Result.failed(flaw if flaw else (_is_closed() if _closed else _signed_out()))
 	if not id in _other_folders():
 		return Result.ok([])
 	var left = Store.new("%s/%s" % [_place, id])
 	var left_in = _left_in(left)
-	var chosen = {}
-	for slot in left_in.value if left_in.error == null else {}:
-		if slots == null or slot in slots:
-			chosen[slot] = left_in.value[slot]
-	var done = left_in if left_in.error else _adopted(left, chosen)
+	var known = _store.about()["adopted"]
+	var done = []
+	var error = left_in.error
+	for slot in left_in.value if error == null else {}:
+		var local = left_in.value[slot]
+		var wanted = slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known
+		if not wanted or not Record.is_idle(_record(slot)):
+			continue
+		var copied = _offer(left, slot, local)
+		error = copied.error
+		if error:
+			break
+		if copied.value:
+			done.append(slot)
+		await Platform.frame()
 	left.close()
 	_bell = true
-	if done.error:
-		return done
-	var about = _store.about()
-	for slot in done.value:
-		about["adopted"].append("%s/%s" % [slot, chosen[slot]["sha256"]])
-	return done if _store.keep_about(about) else Result.wrong("local_disk", "This device cannot keep saves.")
+	return Result.failed(error) if error else Result.ok(done)
+
+
+# Result of whether the save was copied; not if its file is damaged.
+func _offer(left: Store, slot: String, local: Dictionary) -> Result:
+	if flaw or _closed:
+		return Result.failed(flaw if flaw else _is_closed())
+	var data = left.load_body(slot, local["sha256"])
+	if data == null:
+		return Result.ok(false)
+	if _store.add(slot, data) == null:
+		return Result.wrong("local_disk", "This device cannot keep saves.")
+	var kept = _keep(Record.with(_record(slot), {"offered": local}), Disk.KEPT)
+	return kept if kept.error else Result.ok(true)
 
 
 func _other_folders() -> Array:
@@ -834,15 +894,15 @@ func _left_in(left: Store) -> Result:
 	var read = Result.failed(error) if error else left.records()
 	if read.error:
 		return read
-	var known = _store.about()["adopted"]
 	var found = {}
 	for slot in read.value:
 		var record = read.value[slot]
 		if Record.newer(record) and record["remote"] and left.has(slot, record["remote"]):
 			record = Record.took(record)
-		var local = record["local"]
-		var is_known = local == null or Record.same(_record(slot)["local"], local)
-		if not is_known and not "%s/%s" % [slot, local["sha256"]] in known:
+		var local = Record.unread(read.value[slot])
+		if local == null:
+			local = record["local"]
+		if local and GamedClient.path_of(slot).error == null and not Record.has(_record(slot), local["sha256"]):
 			found[slot] = local
 	return Result.ok(found)
 
@@ -852,7 +912,12 @@ func _look(slot, take: bool) -> Result:
 	if named.error or flaw:
 		return Result.failed(flaw if flaw else named.error)
 	var record = _record(slot)
-	var seen = Record.took(record) if _arrived(record) else record
+	if record["offered"] and _store.load_body(slot, record["offered"]["sha256"]) == null:
+		var forgotten = _keep(Record.with(record, {"offered": null}))  # the other player still has it
+		if forgotten.error:
+			return forgotten
+		record = forgotten.value
+	var seen = _seen(record)
 	var bytes = Result.ok(PackedByteArray())
 	if seen["local"]:
 		bytes = _bytes(slot, seen["local"])
@@ -892,7 +957,15 @@ func _damaged(slot: String) -> Result:
 
 # The server may have a save of this slot that this device does not know.
 func _unknown(record: Dictionary) -> bool:
-	return _cursor == null and record["local"] == null and record["base"] == null and record["remote"] == null
+	var known = record["local"] or record["base"] or record["remote"] or Record.unread(record)
+	return _cursor == null and not known
+
+
+# The record after a `read`.
+func _seen(record: Dictionary) -> Dictionary:
+	if Record.unread(record):
+		return Record.took_offered(record)
+	return Record.took(record) if _arrived(record) else record
 
 
 func _not_known() -> Result:
@@ -910,7 +983,7 @@ func _state(record: Dictionary, problem) -> String:
 		return CONFLICT
 	if problem:
 		return REFUSED
-	if _arrived(record):
+	if Record.unread(record) or _arrived(record):
 		return NEWER
 	if _copy_problems.has(record["slot"]):
 		return REFUSED
@@ -1004,8 +1077,20 @@ func _keep(record: Dictionary, how: int = Disk.WHOLE) -> Result:
 		var error = _store.keep(record, how)
 		if error:
 			return Result.failed(error)
+		var offered = _record(record["slot"])["offered"]
 		_records[record["slot"]] = record
+		if offered and not record["offered"]:
+			_note_adopted("%s/%s" % [record["slot"], offered["sha256"]])
 	return Result.ok(record)
+
+
+# Leaves a save out of `other_players` from now on: the game has read it, or the server has it. It is only listed again
+# if this fails.
+func _note_adopted(save: String) -> void:
+	var about = _store.about()
+	if not save in about["adopted"]:
+		about["adopted"].append(save)
+		_store.keep_about(about)
 
 
 func _is_closed() -> GamedError:
@@ -1119,6 +1204,11 @@ func _pump() -> Result:
 func _send_all(client: GamedClient) -> Result:
 	await Platform.frame()
 	for slot in _known():
+		var offer = _offer_to_send(slot)
+		if offer:
+			var offered = await _send_offered(client, slot, offer)
+			if offered.error:
+				return offered
 		var copy = _copy_to_send(slot)
 		if copy:
 			var copied = await _send_copy(client, slot, copy)
@@ -1417,6 +1507,37 @@ func _remove(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 func _refused(problems: Dictionary, slot: String, error: GamedError) -> void:
 	var seconds = error.retry_after if error.retry_after else AGAIN_SECONDS
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
+
+
+# The offer that is due, or null: only if the server has no save there. A write of the game after it is a conflict.
+func _offer_to_send(slot: String) -> Variant:
+	var record = _record(slot)
+	var problem = _copy_problems.get(slot)
+	var taken = record["base"] or record["remote"] or record["sent"] or record["dispute"]
+	if taken or (problem and Time.get_ticks_msec() < problem["due"]):
+		return null
+	return record["offered"]
+
+
+func _send_offered(client: GamedClient, slot: String, offer: Dictionary) -> Result:
+	await Platform.frame()
+	var data = _store.load_body(slot, offer["sha256"])
+	var put = null
+	if data != null:
+		var meta = offer["meta"] if offer["meta"].size() > 0 else null
+		put = await client.put(slot, data, null, meta, offer["content_type"])
+		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
+			return put
+		if put.error and put.error.kind != "Conflict":
+			_refused(_copy_problems, slot, put.error)
+			return Result.ok()
+	_copy_problems.erase(slot)
+	var record = _record(slot)
+	if not Tools.same_json(record["offered"], offer):
+		return Result.ok()
+	if put == null:
+		return _keep(Record.with(record, {"offered": null}))  # a damaged file; the other player still has it
+	return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value))
 
 
 # The unsent copy that is due, or null. Other writes do not wait for it.
