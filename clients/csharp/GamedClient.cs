@@ -3869,9 +3869,9 @@ namespace Gamed
             {
                 kept = Kept();
             }
-            catch (Exception e)
+            catch (LocalDamaged e)
             {
-                if (e is IOException || e is UnauthorizedAccessException)
+                if (e.Code == "local_disk")
                     return known;  // on Windows the file cannot be read while it is replaced
                 throw;
             }
