@@ -221,6 +221,10 @@ namespace Gamed
         /// Base.</summary>
         internal string Unlisted;
 
+        /// <summary>Bytes of another player that AdoptAsync has copied and the game has not read: they replace nothing
+        /// here.</summary>
+        internal Local Offered;
+
         internal Record With(Action<Record> change)
         {
             var copy = (Record)MemberwiseClone();
@@ -263,6 +267,8 @@ namespace Gamed
         /// conflict.</summary>
         internal Record RemovedHere(bool includingNewer)
         {
+            if (includingNewer && Offered != null)
+                return With(r => r.Offered = null).RemovedHere(true);
             if (!Newer)
                 return Wrote(null);
             if (Remote == null || includingNewer)
@@ -295,6 +301,8 @@ namespace Gamed
             {
                 r.Remote = remote;
                 r.Deleted = remote == null && deleted;
+                if (remote != null && Offered != null && Offered.Sha256 == remote.Sha256)
+                    r.Offered = null;
             });
             if (remote == null)
                 return Local == null && Sent == null ? record.Settled(null) : record.Moved();
@@ -436,6 +444,43 @@ namespace Gamed
             });
         }
 
+        /// <summary>Returns whether ReadAsync returns these bytes, now or after a download.</summary>
+        internal bool Has(string digest)
+        {
+            return new[] { Local, Local.Of(Remote), Offered }.Any(side => side != null && side.Sha256 == digest);
+        }
+
+        /// <summary>What ReadAsync takes: an offer waits while this device's own bytes are pending or in a
+        /// conflict.</summary>
+        internal Local Unread
+        {
+            get { return Idle ? Offered : null; }
+        }
+
+        /// <summary>Records that the game has read Offered, which may have arrived: it is sent before any write after
+        /// it.</summary>
+        internal Record TookOffered()
+        {
+            return Adopted(Offered).With(r =>
+            {
+                r.Offered = null;
+                r.Sent = new Sent { Local = Offered };
+            });
+        }
+
+        /// <summary>Records that the server has Offered as `info`, which the game has not read.</summary>
+        internal Record Placed(SaveInfo info)
+        {
+            return With(r => r.Offered = null).Heard(info);
+        }
+
+        /// <summary>Records that another device was first; Offered stays to be read.</summary>
+        internal Record NotPlaced(Conflict error)
+        {
+            Record record = error.Code == "superseded" ? With(r => r.Offered = null) : this;
+            return record.Heard(error.Current, error.Code == "deleted");
+        }
+
         internal Record KeptMine()
         {
             return With(r =>
@@ -493,7 +538,7 @@ namespace Gamed
             get
             {
                 Local copy = UnsentCopy == null ? null : UnsentCopy.Local;
-                Local[] locals = { Local, Dropped, copy, Sent == null ? null : Sent.Local };
+                Local[] locals = { Local, Dropped, Offered, copy, Sent == null ? null : Sent.Local };
                 SaveInfo[] infos = { Base, Remote, Dispute == null ? null : Dispute.Base, Theirs };
                 IEnumerable<string> mine = locals.Where(local => local != null).Select(local => local.Sha256);
                 return new HashSet<string>(mine.Concat(infos.Where(i => i != null).Select(i => i.Sha256)));
@@ -513,6 +558,7 @@ namespace Gamed
                 { "dirty", Dirty }, { "sent", Sent.ToJson(Sent) }, { "remote", Info(Remote) }, { "deleted", Deleted },
                 { "dispute", Dispute.ToJson(Dispute) }, { "dropped", Local.ToJson(Dropped) }, { "spent", Info(Spent) },
                 { "unsent_copy", Sent.ToJson(UnsentCopy) }, { "unlisted", Unlisted },
+                { "offered", Local.ToJson(Offered) },
             });
         }
 
@@ -523,9 +569,10 @@ namespace Gamed
             var value = (IDictionary<string, object>)Json.Parse(text);
             if (value == null || Members.Of<long>(value, "format") != Format)
                 throw new FormatException("another format");
-            object copy, unlisted;
+            object copy, unlisted, offered;
             value.TryGetValue("unsent_copy", out copy);  // records of older versions of this client lack these
             value.TryGetValue("unlisted", out unlisted);
+            value.TryGetValue("offered", out offered);
             var dispute = (IDictionary<string, object>)value["dispute"];
             return new Record
             {
@@ -545,6 +592,7 @@ namespace Gamed
                 Spent = SaveInfo.Maybe(value["spent"]),
                 UnsentCopy = Sent.FromJson(copy),
                 Unlisted = (string)unlisted,
+                Offered = Local.FromJson(offered),
             };
         }
     }
@@ -685,7 +733,7 @@ namespace Gamed
 
         /// <summary>Reads `name` of the player, and `adopted`: a text `slot/sha256` for each save that they have
         /// adopted from another player.</summary>
-        internal Dictionary<string, object> About
+        Dictionary<string, object> About
         {
             get
             {
@@ -700,6 +748,18 @@ namespace Gamed
                     return new Dictionary<string, object>();  // it has nothing that a save depends on
                 }
             }
+        }
+
+        /// <summary>The player's name; null if it is not known.</summary>
+        internal string Name
+        {
+            get { return Members.Maybe<string>(About, "name"); }
+        }
+
+        /// <summary>The saves of other players that this one has adopted.</summary>
+        internal List<object> AdoptedBefore()
+        {
+            return Members.Maybe<List<object>>(About, "adopted") ?? new List<object>();
         }
 
         internal void KeepAbout(string name, object value)
@@ -1298,28 +1358,36 @@ namespace Gamed
                 lock (gate)
                 {
                     Open();
-                    return (IList<OtherPlayer>)OtherFolders().Select(OtherIn).Where(other => other != null).ToList();
+                    List<object> known = store.AdoptedBefore();
+                    return (IList<OtherPlayer>)OtherFolders().Select(name => OtherIn(name, known))
+                        .Where(other => other != null).ToList();
                 }
             });
         }
 
-        OtherPlayer OtherIn(string name)
+        OtherPlayer OtherIn(string name, List<object> known)
         {
             try
             {
-                using (var left = new Store(Path.Combine(place, name)))
+                return Errors.OnDisk(() =>
                 {
-                    List<OtherSave> saves = LeftIn(left).Select(each => new OtherSave
+                    using (var left = new Store(Path.Combine(place, name)))
                     {
-                        Slot = each.Key, Size = each.Value.Size, Meta = Saves.Plain(each.Value.Meta),
-                        Modified = each.Value.Modified,
-                    }).ToList();
-                    return saves.Count == 0 ? null : new OtherPlayer
-                    {
-                        PlayerId = name, Name = Members.Maybe<string>(left.About, "name"), Saves = saves,
-                        Modified = saves.Select(save => save.Modified).OrderBy(at => at, StringComparer.Ordinal).Last(),
-                    };
-                }
+                        List<OtherSave> saves = LeftIn(left)
+                            .Where(each => !known.Contains(each.Key + "/" + each.Value.Sha256))
+                            .Select(each => new OtherSave
+                            {
+                                Slot = each.Key, Size = each.Value.Size, Meta = Saves.Plain(each.Value.Meta),
+                                Modified = each.Value.Modified,
+                            }).ToList();
+                        return saves.Count == 0 ? null : new OtherPlayer
+                        {
+                            PlayerId = name, Name = left.Name, Saves = saves,
+                            Modified = saves.Select(save => save.Modified).OrderBy(at => at, StringComparer.Ordinal)
+                                .Last(),
+                        };
+                    }
+                });
             }
             catch (GamedError error)
             {
@@ -1329,9 +1397,10 @@ namespace Gamed
             }
         }
 
-        /// <summary>Copies saves of another player, all or only `slots`, to this one; returns the slots that were
-        /// copied. Call it only after the player has said that the saves are theirs. The next pump sends them as writes
-        /// without a base: they replace nothing, and where the server has another save it is a conflict. A slot with a
+        /// <summary>Copies saves of another player, all that OtherPlayersAsync lists or `slots`; returns the slots that
+        /// were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
+        /// `newer` until ReadAsync returns it, and a write of the game meanwhile does not replace it. The next pump
+        /// sends those whose slot is empty at the server; elsewhere a conflict follows the ReadAsync. A slot with a
         /// pending write or a conflict is left out: call it again later. The other player's saves stay here. Throws
         /// InUse, LocalDamaged, and SignInRequired before the sign-in.</summary>
         public Task<IList<string>> AdoptAsync(string playerId, IEnumerable<string> slots = null)
@@ -1347,19 +1416,36 @@ namespace Gamed
                     IList<string> done = new List<string>();
                     if (!OtherFolders().Contains(playerId))
                         return done;
-                    using (var left = new Store(Path.Combine(place, playerId)))
+                    List<object> known = store.AdoptedBefore();
+                    try
                     {
-                        Dictionary<string, Local> saves = LeftIn(left)
-                            .Where(each => chosen == null || chosen.Contains(each.Key))
-                            .ToDictionary(each => each.Key, each => each.Value);
-                        done = Adopted(left, saves);
-                        store.KeepAbout("adopted",
-                            AdoptedBefore().Concat(done.Select(slot => slot + "/" + saves[slot].Sha256)).ToList());
+                        using (var left = new Store(Path.Combine(place, playerId)))
+                            foreach (KeyValuePair<string, Local> each in LeftIn(left))
+                            {
+                                bool wanted = chosen != null ? chosen.Contains(each.Key)
+                                    : !known.Contains(each.Key + "/" + each.Value.Sha256);
+                                if (wanted && RecordOf(each.Key).Idle && Offer(left, each.Key, each.Value))
+                                    done.Add(each.Key);
+                            }
                     }
-                    bell.Ring();
+                    finally
+                    {
+                        bell.Ring();
+                    }
                     return done;
                 }
             });
+        }
+
+        /// <summary>Copies a save; returns false if its file is damaged.</summary>
+        bool Offer(Store left, string slot, Local local)
+        {
+            byte[] data = left.Load(slot, local.Sha256);
+            if (data == null)
+                return false;
+            store.Add(slot, data);
+            Change(slot, record => record.With(made => made.Offered = local));
+            return true;
         }
 
         IEnumerable<string> OtherFolders()
@@ -1369,24 +1455,20 @@ namespace Gamed
                 && name != Unowned).OrderBy(name => name, StringComparer.Ordinal).ToList();
         }
 
-        IEnumerable<object> AdoptedBefore()
-        {
-            return Members.Maybe<List<object>>(store.About, "adopted") ?? new List<object>();
-        }
-
         /// <summary>Returns what `ReadAsync` would return in each slot of `left`, without what this player has
         /// already.</summary>
         List<KeyValuePair<string, Local>> LeftIn(Store left)
         {
             var found = new List<KeyValuePair<string, Local>>();
-            List<object> known = AdoptedBefore().ToList();
-            foreach (Record record in left.Records().Values)
+            foreach (KeyValuePair<string, Record> each in left.Records())
             {
+                Record record = each.Value;
+                if (record.Slot != each.Key || !Saves.IsSlot(each.Key))
+                    continue;
                 bool arrived = record.Newer && record.Remote != null && left.Has(record.Slot, record.Remote);
-                Local local = arrived ? record.Took().Local : record.Local;
-                bool has = local == null || Local.Same(RecordOf(record.Slot).Local, local);
-                if (!has && !known.Contains(record.Slot + "/" + local.Sha256))
-                    found.Add(new KeyValuePair<string, Local>(record.Slot, local));
+                Local local = record.Unread ?? (arrived ? record.Took().Local : record.Local);
+                if (local != null && !RecordOf(each.Key).Has(local.Sha256))
+                    found.Add(new KeyValuePair<string, Local>(each.Key, local));
             }
             return found;
         }
@@ -1416,7 +1498,9 @@ namespace Gamed
                 Record record = RecordOf(slot);
                 if (IsUnknown(record))
                     throw new NotKnown();
-                Record seen = Arrived(record) ? record.Took() : record;
+                if (record.Offered != null && store.Load(slot, record.Offered.Sha256) == null)
+                    record = Change(slot, r => r.With(made => made.Offered = null));  // the other player still has it
+                Record seen = Seen(record);
                 if (seen.Local == null && record.Newer && record.Remote != null)
                     throw new Unreachable("not_arrived", "This save has not arrived on this device yet.");
                 byte[] data = seen.Local == null ? null : BytesOf(slot, seen.Local);
@@ -1455,13 +1539,22 @@ namespace Gamed
         /// <summary>Returns whether the server may have a save of this slot that this device has not listed.</summary>
         bool IsUnknown(Record record)
         {
-            return cursor == null && record.Local == null && record.Base == null && record.Remote == null;
+            bool known = record.Local != null || record.Base != null || record.Remote != null || record.Unread != null;
+            return cursor == null && !known;
         }
 
         /// <summary>Returns whether a newer version has been downloaded.</summary>
         bool Arrived(Record record)
         {
             return record.Newer && (record.Remote == null || store.Has(record.Slot, record.Remote));
+        }
+
+        /// <summary>Returns the record after a ReadAsync.</summary>
+        Record Seen(Record record)
+        {
+            if (record.Unread != null)
+                return record.TookOffered();
+            return Arrived(record) ? record.Took() : record;
         }
 
         IEnumerable<SyncStatus> Statuses()
@@ -1479,7 +1572,7 @@ namespace Gamed
                 problems.TryGetValue(slot, out problem);
                 copyProblems.TryGetValue(slot, out copyProblem);
                 Problem visible = problem ?? copyProblem;
-                Local shown = Arrived(record) ? Local.Of(record.Remote) : record.Local;
+                Local shown = Seen(record).Local;
                 return new SyncStatus
                 {
                     Slot = slot,
@@ -1499,7 +1592,7 @@ namespace Gamed
                 return SyncStatus.Conflict;
             if (problem != null)
                 return SyncStatus.Refused;
-            if (Arrived(record))
+            if (record.Unread != null || Arrived(record))
                 return SyncStatus.Newer;
             if (copyProblems.ContainsKey(record.Slot))
                 return SyncStatus.Refused;
@@ -1612,8 +1705,29 @@ namespace Gamed
                 {
                     store.Keep(after);
                     records[slot] = after;
+                    if (before.Offered != null && after.Offered == null)
+                        NoteAdopted(slot + "/" + before.Offered.Sha256);
                 }
                 return after;
+            }
+        }
+
+        /// <summary>Leaves a save out of OtherPlayersAsync from now on: the game has read it, or the server has it. It
+        /// is only listed again if this fails.</summary>
+        void NoteAdopted(string save)
+        {
+            try
+            {
+                Errors.OnDisk(() =>
+                {
+                    List<object> known = store.AdoptedBefore();
+                    if (!known.Contains(save))
+                        store.KeepAbout("adopted", known.Concat(new object[] { save }).ToList());
+                    return true;
+                });
+            }
+            catch (LocalDamaged)
+            {
             }
         }
 
@@ -1707,13 +1821,12 @@ namespace Gamed
         static void NoteName(Store store, Credential credential)
         {
             string name = credential.PlayerName;
-            if (name == null || name == Members.Maybe<string>(store.About, "name"))
-                return;
             try
             {
                 Errors.OnDisk(() =>
                 {
-                    store.KeepAbout("name", name);
+                    if (name != null && name != store.Name)
+                        store.KeepAbout("name", name);
                     return true;
                 });
             }
@@ -1751,8 +1864,8 @@ namespace Gamed
                     store = opened;
                     records = found;
                     cursor = known;
-                    NoteName(opened, credential);
                     AdoptAll(left, theirs);
+                    NoteName(opened, credential);
                 }
             }
         }
@@ -1765,6 +1878,7 @@ namespace Gamed
             await HearAsync(only, cancel).ConfigureAwait(false);
             foreach (string slot in Known())
             {
+                await SendOfferedAsync(only, slot, cancel).ConfigureAwait(false);
                 await SendCopyAsync(only, slot, cancel).ConfigureAwait(false);
                 for (int step = 0; step < Steps; step++)
                     if (!await SendAsync(only, slot, cancel).ConfigureAwait(false))
@@ -2138,6 +2252,13 @@ namespace Gamed
                 || error is PlayerBlocked || error is NotGamed || error is UntrustedAddress;
         }
 
+        /// <summary>Returns whether an error of a request says nothing of the slot: it also passes on one of this
+        /// device's credential.</summary>
+        static bool Passes(GamedError error)
+        {
+            return Halts(error) || error is InUse || error.Code == "local_disk";
+        }
+
         /// <summary>Sends a slot's pending write; returns whether to call it again.</summary>
         async Task<bool> SendAsync(GamedClient only, string slot, CancellationToken cancel)
         {
@@ -2153,7 +2274,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Halts(error) || error is InUse)
+                if (Passes(error))
                     throw;
                 Refuse(problems, slot, error);
             }
@@ -2242,6 +2363,53 @@ namespace Gamed
                 which[slot] = new Problem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
         }
 
+        /// <summary>Sends the slot's Offered if the server has no save there; a write of the game after it is a
+        /// conflict.</summary>
+        async Task SendOfferedAsync(GamedClient only, string slot, CancellationToken cancel)
+        {
+            Local offered;
+            byte[] data;
+            lock (gate)
+            {
+                Record record = RecordOf(slot);
+                Problem problem;
+                bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
+                bool taken = record.Base != null || record.Remote != null || record.Sent != null;
+                offered = record.Offered;
+                if (offered == null || taken || record.Dispute != null || waits)
+                    return;
+                data = store.Load(slot, offered.Sha256);
+            }
+            IDictionary<string, object> meta = offered.Meta.Count == 0 ? null : offered.Meta;
+            // without data the file is damaged; the other player still has it
+            Func<Record, Record> how = record => record.With(made => made.Offered = null);
+            try
+            {
+                if (data != null)
+                {
+                    SaveInfo info = await only.PutAsync(slot, data, (SaveInfo)null, offered.ContentType, meta, cancel)
+                        .ConfigureAwait(false);
+                    how = record => record.Placed(info);
+                }
+            }
+            catch (Conflict error)
+            {
+                how = record => record.NotPlaced(error);
+            }
+            catch (GamedError error)
+            {
+                if (Passes(error))
+                    throw;
+                Refuse(copyProblems, slot, error);
+                return;
+            }
+            lock (gate)
+            {
+                copyProblems.Remove(slot);
+                Change(slot, record => record.Offered == offered ? how(record) : record);
+            }
+        }
+
         /// <summary>Sends the slot's UnsentCopy, until the server has answered. Other writes do not wait for
         /// it.</summary>
         async Task SendCopyAsync(GamedClient only, string slot, CancellationToken cancel)
@@ -2271,7 +2439,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Halts(error) || error is InUse)
+                if (Passes(error))
                     throw;
                 Refuse(copyProblems, slot, error);
                 return;
@@ -2300,7 +2468,7 @@ namespace Gamed
                 }
                 catch (GamedError error)
                 {
-                    if (Halts(error))
+                    if (Passes(error))
                         throw;  // else the copy expires later
                 }
             }
@@ -2331,7 +2499,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Halts(error) || error is InUse)
+                if (Passes(error))
                     throw;
                 Refuse(problems, slot, error);
                 return;
