@@ -4,6 +4,7 @@ import assert from "node:assert/strict"
 import { spawn } from "node:child_process"
 import { mkdir, readFile, readdir, stat } from "node:fs/promises"
 import { once } from "node:events"
+import { Server } from "node:net"
 import { test } from "node:test"
 import { inspect } from "node:util"
 
@@ -39,6 +40,28 @@ test("sign-in: one that is cancelled while the server starts it opens no browser
   await assert.rejects(client.signIn(person, how), gamed.LoginCancelled)
   assert.deepEqual(opened, [])
   assert.equal(seen.filter(({ key }) => key === "POST /auth/login/cancel").length, 1)
+})
+
+test("sign-in: without the permission to listen, the player types the code", async (t) => {
+  const stop = new AbortController()
+  let body = null
+  const { client } = await signedIn(t, {
+    "GET /auth/providers": (_, response) => json(response, { providers: [] }),
+    "POST /auth/login": (_, response, text) => {
+      body = JSON.parse(text)
+      stop.abort()
+      problem(response, 503, "busy")
+    },
+  })
+  const { listen } = Server.prototype
+  t.after(() => (Server.prototype.listen = listen))
+  Server.prototype.listen = function () {
+    process.nextTick(() => this.emit("error", Object.assign(new Error("refused"), { syscall: "listen", code: "EPERM" })))
+    return this
+  }
+  await assert.rejects(client.signIn({}, { signal: stop.signal, openBrowser: () => undefined }), gamed.GamedError)
+  assert.notEqual(body, null)
+  assert.equal("loopback_port" in body, false)
 })
 
 test("addresses: what a player types", () => {
