@@ -32,6 +32,10 @@ class Rules(ClientCase):
         """No secret is printed, and a credential that would break a header, or is another server's, is not adopted."""
         self.assertEqual(self.check("Secrets", self.folder), "")
 
+    def test_credential_disk(self) -> None:
+        """A disk that fails at the credential neither signs out nor is an answer to a pending write."""
+        self.assertEqual(self.check("CredentialDisk", self.folder), "")
+
     def test_only_this_user_can_read_what_is_kept(self) -> None:
         """Files are 0600 and folders 0700 from the start, nothing else is left, and the lock has one holder."""
         self.assertEqual(self.check("Kept", self.folder), "")

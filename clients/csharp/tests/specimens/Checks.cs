@@ -23,6 +23,37 @@ sealed class Stuck : SynchronizationContext
     }
 }
 
+/// <summary>A store of credentials whose disk can fail.</summary>
+sealed class FailingStore : ICredentialStore
+{
+    internal string Text;
+    internal bool FailsToRead, FailsToWrite;
+
+    public Task<IDisposable> LockAsync(CancellationToken cancel)
+    {
+        return Task.FromResult<IDisposable>(new MemoryStream());
+    }
+
+    public string Read()
+    {
+        if (FailsToRead)
+            throw new IOException("in use");
+        return Text;
+    }
+
+    public void Write(string text)
+    {
+        if (FailsToWrite)
+            throw new IOException("full");
+        Text = text;
+    }
+
+    public void Delete()
+    {
+        Text = null;
+    }
+}
+
 static class Checks
 {
     static int Main(string[] arguments)
@@ -205,6 +236,57 @@ static class Checks
             Expect(Credential.FromJson(text, Origin.Entered("localhost:1")) == null, text);
         string kept = credential.ToJson();
         Expect(Credential.FromJson(kept, Origin.Entered("localhost:1")).ToJson() == kept, "its own");
+    }
+
+    /// <summary>A credential that cannot be read for a moment is the one that is known; one that cannot be written
+    /// says nothing of a slot.</summary>
+    public static void CredentialDisk(string folder)
+    {
+        Origin origin = Origin.Entered("localhost:1");
+        double now = 0;
+        var store = new FailingStore { Text = Credential.Of(origin, Complete("gat_1", "grc_1"), 0).ToJson() };
+        var puts = new List<string>();
+        var client = new GamedClient("localhost:1", new GamedOptions
+        {
+            Folder = folder, Store = of => store, Now = () => now, Tries = 1,
+            Send = (request, cancel) =>
+            {
+                if (request.Method == "PUT")
+                    puts.Add(Encoding.UTF8.GetString(request.Body));
+                if (request.Method == "PUT" && puts.Count == 1)
+                    throw new IOException("lost answer");
+                if (request.Url.EndsWith("/auth/session/refresh"))
+                    return Answer(200, Json.Write(Complete("gat_2", "grc_2")));
+                if (request.Method != "PUT")
+                    return Answer(200, "{\"cursor\":\"c\",\"saves\":[]}");
+                return Answer(401, "{\"code\":\"token_expired\",\"detail\":\"x\"}");
+            },
+        });
+        Expect(client.CredentialAsync().Result.PlayerId == "ply_1", "signed in");
+        store.FailsToRead = true;
+        Expect(client.CredentialAsync().Result.PlayerId == "ply_1", "the known one");
+        store.FailsToRead = false;
+        using (Sync sync = Sync.OpenAsync(client).Result)
+        {
+            sync.WriteAsync("auto", Encoding.UTF8.GetBytes("first")).Wait();
+            Thrown<Unreachable>(() => sync.PumpAsync().Wait(), "the answer is lost");
+            store.FailsToWrite = true;
+            Thrown<LocalDamaged>(() => sync.PumpAsync().Wait(), "the pair cannot be kept");
+            Expect(sync.StatusAsync("auto").Result.State == SyncStatus.Waiting, "nothing was refused");
+            sync.WriteAsync("auto", Encoding.UTF8.GetBytes("second")).Wait();
+            Thrown<LocalDamaged>(() => sync.PumpAsync().Wait(), "the same again");
+        }
+        Expect(puts.All(text => text == "first"), "the same until the server has answered");
+    }
+
+    static Task<GamedResponse> Answer(int status, string text)
+    {
+        var headers = new Dictionary<string, string>
+        {
+            { "Gamed-Protocol", "1.0" }, { "Content-Length", text.Length.ToString() },
+            { "Content-Type", status == 200 ? "application/json" : "application/problem+json" },
+        };
+        return Task.FromResult(new GamedResponse(status, headers, new MemoryStream(Encoding.UTF8.GetBytes(text))));
     }
 
     static Dictionary<string, object> Complete(string access, string refresh)
