@@ -1557,7 +1557,7 @@ func _send_copy(client: GamedClient, slot: String, copy: Dictionary) -> Result:
 	if data != null:  # a damaged file cannot be sent
 		var meta = local["meta"] if local["meta"].size() > 0 else null
 		var put = await client.put(slot, data, copy["base"], meta, local["content_type"])
-		if put.error and put.error.kind in HALTING:
+		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
 			return put
 		if put.error and put.error.kind != "Conflict":  # Conflict: the server has kept it, or does not know this save
 			_refused(_copy_problems, slot, put.error)
@@ -1581,7 +1581,7 @@ func _dismiss(client: GamedClient, slot: String) -> Result:
 	var spent = record["spent"]
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done = await client.dismiss(slot, spent["version"])
-		if done.error and done.error.kind in HALTING:
+		if done.error and (done.error.kind in HALTING or done.error.code == "local_disk"):
 			return done  # else: the server deletes it in time
 	var kept = _keep(Record.with(_record(slot), {"spent": null}))
 	return Result.failed(kept.error) if kept.error else Result.ok()
@@ -1602,7 +1602,7 @@ func _wanted(slot: String) -> Variant:
 func _fetch(client: GamedClient, slot: String, wanted: Dictionary) -> Result:
 	var fetched = await _fetched(client, wanted)
 	if fetched.error:
-		if fetched.error.kind in HALTING:
+		if fetched.error.kind in HALTING or fetched.error.code == "local_disk":
 			return fetched
 		if not fetched.error.is_a("NotFound"):  # else: replaced meanwhile, the next list says by what
 			_refused(_problems, slot, fetched.error)

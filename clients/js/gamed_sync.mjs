@@ -1904,7 +1904,8 @@ export class Sync {
       try {
         await client.dismiss(slot, spent.version)
       } catch (error) {
-        if (!(error instanceof GamedError) || halts(error)) throw error // else the copy expires later
+        // else the copy expires later
+        if (!(error instanceof GamedError) || halts(error) || error.code === "local_disk") throw error
       }
     }
     await this.#change(slot, (record) => record.with({ spent: null }))

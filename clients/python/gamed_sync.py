@@ -1443,6 +1443,8 @@ class Sync:
         except HALTING:
             raise
         except GamedError as error:
+            if error.code == "local_disk":
+                raise
             self._refused(self._copy_problems, slot, error)
             return
         with self._lock:
@@ -1459,8 +1461,9 @@ class Sync:
                 client.dismiss(slot, record.spent.version)
             except HALTING:
                 raise
-            except GamedError:
-                pass  # the copy expires later
+            except GamedError as error:
+                if error.code == "local_disk":
+                    raise  # else the copy expires later
         self._change(slot, lambda r: replace(r, spent=None))
 
     def _fetch(self, client: GamedClient, slot: str) -> None:
@@ -1478,6 +1481,8 @@ class Sync:
         except HALTING:
             raise
         except GamedError as error:
+            if error.code == "local_disk":
+                raise
             self._refused(self._problems, slot, error)
             return
         try:

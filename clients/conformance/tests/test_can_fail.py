@@ -227,6 +227,13 @@ DEFECTS = {
         "sync_other_person",
         "the result of sync_conflicts",
     ),
+    "forgets_what_was_adopted": Defect(
+        SYNC,
+        "deleted=local is None, dropped=dropped)",
+        "deleted=local is None, dropped=dropped, offered=None)",
+        "sync_adopt_unread",
+        "level 40",
+    ),
     "writes_anywhere": Defect(
         ASSETS,
         'if any(name in (b"", b".", b"..") for name in names):',
