@@ -8,12 +8,10 @@ from typing import BinaryIO, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
-from twisted.logger import Logger
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Random, Secret
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
-from gamed.event_log import EventLog
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
 from gamed.rate_limit import RateLimited
@@ -33,7 +31,6 @@ from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now
 
-_log = EventLog(Logger())
 ATTEMPTS = 4
 """How often a write or read starts again because its bytes changed or were deleted meanwhile.
 
@@ -229,7 +226,7 @@ class SaveService(Component, frozen=True, kw_only=True):
             except TokenUnread as e:
                 # Each further attempt would cost a transaction in vain, and the reason may last.
                 if sessions.recent.pause(self.environment.now_ms()):
-                    _log.warn("sessions_unread", code=_code_of(e.__cause__))
+                    self.store.log_unread(e)
             except DatabaseError:
                 # its error comes first, if it has one
                 await self.read_summary(presented.token, now_ms=context.admitted_ms)
@@ -402,8 +399,3 @@ def _discard_unused(store: SaveStore, command: Command, result: commands.WriteRe
     blob = command.appended_blob
     if blob is not None and (result is None or not result.uses_blob(blob)):
         store.begin_discard(blob, command.context.player_id)
-
-
-def _code_of(error: BaseException | None) -> str:
-    """Return SQLite's or PostgreSQL's name of an error, else that of its class; no text, which might quote a value."""
-    return str(getattr(error, "sqlite_errorname", None) or getattr(error, "code", None) or type(error).__name__)

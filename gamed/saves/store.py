@@ -11,12 +11,14 @@ from typing import IO, BinaryIO, TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import STATE, Connection, Transaction, attributed
 from gamed.database.databases import Databases
 from gamed.database.errors import DiskFull
+from gamed.event_log import EventLog
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
 from gamed.saves import batch_store, blob_tables, tables, version_tables, write_store
@@ -40,7 +42,7 @@ from gamed.saves.commands import (
     WriteCommand,
     WriteResult,
 )
-from gamed.saves.errors import SaveError
+from gamed.saves.errors import SaveError, TokenUnread
 from gamed.saves.limits import INLINE_BYTES, LISTED_FREELY, VERSIONS_AT_ONCE, SaveRateLimiter
 from gamed.saves.model import (
     ANY_VERSION,
@@ -59,6 +61,7 @@ from gamed.sessions.recent import AccessKey
 from gamed.sessions.tables import authenticate
 from gamed.structs import Component
 
+_log = EventLog(Logger())
 T = TypeVar("T")
 PlayerCommand = WriteCommand | DeleteCommand | RestoreCommand | DismissCommand | StageCommand | CommitCommand
 CHANGE_BYTES = 64 * 1024
@@ -138,6 +141,12 @@ class SaveStore(Component, frozen=True, kw_only=True):
         """Authenticate an access token and write in one transaction; None and TokenUnread: authenticate it before."""
         write = partial(write_store.write_presented, limits=self.limits, key=key, command=command)
         return self._change(write, command, command.content.size)
+
+    def log_unread(self, error: TokenUnread) -> None:
+        """Log why a session could not be read: SQLite's or PostgreSQL's code, no text that might quote a value."""
+        cause = error.__cause__
+        code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "code", None) or type(cause).__name__
+        _log.warn("sessions_unread", code=code)
 
     def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
         return self._change(partial(write_store.delete_save, limits=self.limits, command=command), command)

@@ -505,7 +505,7 @@ class SharedRateTest(OneTripCase):
             self.assertEqual(call.answer.status, 201)
 
     def test_slow_bodies(self) -> None:
-        """Of many slow bodies, only those that had begun before this process learned of the full bucket are stored."""
+        """Slow bodies are stored only until the first transaction has shown this process the full bucket."""
         statuses = []
         for number in range(8):
             call = self.begin(2, f"s{number}")
