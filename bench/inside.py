@@ -120,9 +120,10 @@ class FakeCollaborators:
     def find_recent(self, token: crypto.Secret) -> RecentToken | None:
         return self.recent.find(token, now_ms())
 
-    def remember(self, token: crypto.Secret, caller: AuthenticatedSession, epoch: str) -> None:
+    def remember(self, token: crypto.Secret, caller: AuthenticatedSession, epoch: str, arrival_ms: int) -> None:
         key = 0, crypto.Index(bytes(32))
-        self.recent.add(RecentToken(digest_of(token), key, caller.session_id, caller.player_id, epoch, now_ms()))
+        digest, ours = digest_of(token), (caller.session_id, caller.player_id)
+        self.recent.add(RecentToken(digest, key, *ours, epoch, now_ms(), arrival_ms))
 
     def wake(self, key: bytes) -> None: ...
     async def record_first_use(self, caller: AuthenticatedSession, *, reading: bool = False) -> None: ...
