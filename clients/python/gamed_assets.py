@@ -887,7 +887,6 @@ class Assets:
 
     # -- the server --
 
-    @with_room()
     def download(
         self,
         channel: str = "stable",
@@ -902,6 +901,24 @@ class Assets:
         as it is until `switch`. Raise NotFound, SignInRequired if files are for players only, DiskFull,
         LocalDamaged, DownloadCorrupt, InUse, Unreachable and other errors of requests.
         """
+        raised: list[OSError] = []
+
+        def tell(shown: Progress) -> None:
+            try:
+                progress(shown)
+            except OSError as error:
+                raised.append(error)
+                raise
+
+        try:
+            return self._download(channel, tell, verify)
+        except LocalDamaged:
+            if raised:  # the game's own error, not one of the disk
+                raise raised[0] from None
+            raise
+
+    @with_room()
+    def _download(self, channel: str, progress: Callable[[Progress], object], verify: bool) -> Manifest:
         if not (_CHANNEL.fullmatch(channel) or _RELEASE.fullmatch(channel)):
             raise Refused("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
         with self._alone():

@@ -498,3 +498,13 @@ class Private(AssetsCase):
         self.client.keep(self.fake.credentials())
         self.fake.scripted["GET", "/assets/stable"] += [problem(401, "token_missing"), problem(403, "player_blocked")]
         self.raised(gc.PlayerBlocked, "player_blocked")
+
+    def test_raising_progress(self) -> None:
+        """A game that ends a download with an error of the system gets that error, not one of the disk."""
+        self.fake.publish(FIRST)
+
+        def leave(progress: ga.Progress) -> None:
+            raise InterruptedError
+
+        self.assertRaises(InterruptedError, self.assets.download, progress=leave)
+        self.assertEqual(self.assets.download().size, sum(map(len, FIRST.values())))
