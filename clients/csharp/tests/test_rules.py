@@ -36,6 +36,10 @@ class Rules(ClientCase):
         """A disk that fails at the credential neither signs out nor is an answer to a pending write."""
         self.assertEqual(self.check("CredentialDisk", self.folder), "")
 
+    def test_unreadable(self) -> None:
+        """A file of a player that cannot be read stops neither play nor the list of the others."""
+        self.assertEqual(self.check("Unreadable", self.folder), "")
+
     def test_only_this_user_can_read_what_is_kept(self) -> None:
         """Files are 0600 and folders 0700 from the start, nothing else is left, and the lock has one holder."""
         self.assertEqual(self.check("Kept", self.folder), "")

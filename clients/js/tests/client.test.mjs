@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict"
 import { spawn } from "node:child_process"
-import { mkdir, readFile, readdir, stat } from "node:fs/promises"
+import { mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises"
 import { once } from "node:events"
 import { Server } from "node:net"
 import { test } from "node:test"
@@ -299,4 +299,27 @@ test("a pause is what the server asks for, and a little more; else it grows, and
   busy.retryAfter = 12
   const pause = gamed.pauseAfter(busy, 0)
   assert.ok(pause >= 12 && pause <= 15.1)
+})
+
+test("saves: notes of a player that cannot be read hide neither the saves nor other players", async (t) => {
+  const { client } = await signedIn(t, {}, { tries: 1 })
+  const place = `${client.folder}/sync/${client.place}`
+  await mkdir(`${place}/ply_1/player`, { recursive: true })
+  await client.keep({ ...COMPLETE, player: { ...COMPLETE.player, name: "Anna" } })
+  const own = await Sync.open(client)
+  await own.write("auto", "of anna")
+  await own.close()
+  await client.keep({ ...COMPLETE, player: { id: "ply_2" } })
+  await mkdir(`${place}/ply_3/slots/auto/record`, { recursive: true })
+  const sync = await Sync.open(client)
+  t.after(() => sync.close())
+  for (const notes of ['{"adopted":null,"name":5}', '{"adopted":5}', '{"adopted":[5]}', "5", "["]) {
+    await writeFile(`${place}/ply_2/player`, notes)
+    await rm(`${place}/ply_1/player`, { recursive: true })
+    await writeFile(`${place}/ply_1/player`, notes)
+    const found = await sync.otherPlayers()
+    assert.deepEqual(found.map(({ playerId, name }) => [playerId, name]), [["ply_1", null]])
+  }
+  assert.deepEqual(await sync.adopt("ply_1"), ["auto"])
+  assert.equal(sync.status("auto").state, "newer")
 })

@@ -279,6 +279,32 @@ static class Checks
         Expect(puts.All(text => text == "first"), "the same until the server has answered");
     }
 
+    /// <summary>Files that cannot be read stop neither play nor the list of the other players.</summary>
+    public static void Unreadable(string folder)
+    {
+        Origin origin = Origin.Entered("localhost:1");
+        var store = new FailingStore();
+        var client = new GamedClient("localhost:1", new GamedOptions { Folder = folder, Store = of => store, Tries = 1 });
+        string place = Path.Combine(folder, "sync", client.Place);
+        Directory.CreateDirectory(Path.Combine(place, "ply_1", "player"));
+        Dictionary<string, object> named = Complete("gat_1", "grc_1");
+        ((Dictionary<string, object>)named["player"])["name"] = "Anna";
+        store.Text = Credential.Of(origin, named, 0).ToJson();
+        using (Sync sync = Sync.OpenAsync(client).Result)
+            sync.WriteAsync("auto", new byte[] { 1 }).Wait();
+        Directory.Delete(Path.Combine(place, "ply_1", "player"));
+        ((Dictionary<string, object>)named["player"])["id"] = "ply_2";
+        store.Text = Credential.Of(origin, named, 0).ToJson();
+        Directory.CreateDirectory(Path.Combine(place, "ply_0", "slots", "auto", "record"));
+        using (Sync sync = Sync.OpenAsync(client).Result)
+        {
+            IList<OtherPlayer> found = sync.OtherPlayersAsync().Result;
+            Expect(found.Count == 1 && found[0].PlayerId == "ply_1" && found[0].Name == null, "the readable one");
+            Thrown<LocalDamaged>(() => sync.AdoptAsync("ply_0").Wait(), "the other one");
+            Expect(sync.AdoptAsync("ply_1").Result.Count == 1, "its copy");
+        }
+    }
+
     static Task<GamedResponse> Answer(int status, string text)
     {
         var headers = new Dictionary<string, string>
