@@ -450,8 +450,8 @@ namespace Gamed
             return new[] { Local, Local.Of(Remote), Offered }.Any(side => side != null && side.Sha256 == digest);
         }
 
-        /// <summary>What ReadAsync takes: an offer waits while this device's own bytes are pending or in a
-        /// conflict.</summary>
+        /// <summary>The bytes that ReadAsync takes: an offer waits while this device's own bytes are pending or in
+        /// a conflict.</summary>
         internal Local Unread
         {
             get { return Idle ? Offered : null; }

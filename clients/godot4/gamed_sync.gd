@@ -13,8 +13,8 @@
 # A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
 # the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 #
-# Functions that ask the server (pump, run, theirs, base, keep_theirs) and those for other players' saves (other_players,
-# adopt) are coroutines; all others return at once.
+# Functions that ask the server (pump, run, theirs, base, keep_theirs), other_players and adopt are coroutines; all
+# others return at once.
 # One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 extends RefCounted
 
@@ -384,7 +384,7 @@ class Record:
 				return true
 		return false
 
-	# What `read` takes: an offer waits while this device's own bytes are pending or in a conflict.
+	# Bytes that `read` takes: an offer waits while this device's own bytes are pending or in a conflict.
 	static func unread(record: Dictionary) -> Variant:
 		return record["offered"] if is_idle(record) else null
 

@@ -177,7 +177,8 @@ class Record {
   /** @param {string} slot */
   static empty(slot) {
     const nothing = { local: null, base: null, sent: null, remote: null, dispute: null, dropped: null, spent: null }
-    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, unlisted: null, offered: null, ...nothing })
+    const later = { unsentCopy: null, unlisted: null, offered: null }
+    return new Record({ slot, dirty: false, deleted: false, ...nothing, ...later })
   }
 
   /** @param {Partial<Known>} changes */
@@ -313,7 +314,7 @@ class Record {
     return [this.local, this.remote, this.offered].some((side) => side?.sha256 === digest)
   }
 
-  /** What `read` takes: an offer waits while this device's own bytes are pending or in a conflict. */
+  /** Return the bytes that `read` takes: an offer waits while own ones are pending or in a conflict. */
   get unread() {
     return this.idle ? this.offered : null
   }

@@ -289,7 +289,7 @@ class Record:
 
     @property
     def unread(self) -> Local | None:
-        """What `read` takes: an offer waits while this device's own bytes are pending or in a conflict."""
+        """Return the bytes that `read` takes: an offer waits while own ones are pending or in a conflict."""
         return self.offered if self.idle else None
 
     def took_offered(self) -> Record:
