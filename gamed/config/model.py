@@ -83,8 +83,11 @@ class Preset(Struct, frozen=True):
     """Parameters of the authorization URL beside those of the protocol."""
     other_issuers: tuple[str, ...] = ()
     """Further values of `iss` in ID tokens; the callback and the metadata always have `issuer`."""
-    tenants: bool = False
-    """True if each tenant has an issuer of its own, with its GUID where `issuer` has the tenants that may sign in."""
+    tenants: Mapping[str, str] = {}
+    """The GUIDs by the names that `issuer` may have in their place, `{tenantid}` for a name of several tenants.
+
+    Empty unless each tenant has an issuer of its own, with its GUID where `issuer` has the tenants that may sign in.
+    """
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     """Accepted for ID tokens; the first one if the metadata lists none."""
     subject_form: SubjectForm = SubjectForm.TEXT_OR_NUMBER

@@ -98,7 +98,11 @@ MICROSOFT = Preset(
     "https://login.microsoftonline.com/consumers/v2.0",  # personal accounts, those of Xbox and Minecraft
     fixed_scopes=True,
     authorization_parameters={"prompt": "select_account"},
-    tenants=True,
+    tenants={
+        "consumers": "9188040d-6c67-4c5b-b112-36a304b66dad",
+        "common": "{tenantid}",
+        "organizations": "{tenantid}",
+    },
     algorithms=("RS256",),
     # `prompt=login` asks for the password (Microsoft: OpenID Connect on the identity platform). auth_time is not among
     # the claims of its ID tokens; an owner would have to add it in the console.

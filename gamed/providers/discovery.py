@@ -42,15 +42,14 @@ def metadata_url(issuer: str) -> str:
 
 
 def validate_metadata(
-    document: Mapping[str, object], issuer: str, accepted: tuple[str, ...], *, tenants: bool = False
+    document: Mapping[str, object], issuer: str, accepted: tuple[str, ...], *, tenants: Mapping[str, str] = {}
 ) -> Metadata:
     """Return the metadata or raise ProviderFailure; `accepted` are the algorithms that this server accepts.
 
-    With `tenants` the document's issuer is the template, or that of one tenant (see tenant_template).
+    `tenants` are those of the preset (see gamed.config.model.Preset).
     """
     found = document.get("issuer")
-    template = tenant_template(issuer) if tenants else issuer
-    if not isinstance(found, str) or not (found == template or (tenants and tenant_of(found, template))):
+    if not isinstance(found, str) or not (_is_of_tenants(found, issuer, tenants) if tenants else found == issuer):
         raise ProviderMisconfigured(
             "discovery: the document is of another issuer; compare issuer in authentication.json exactly, "
             "including a slash at its end"
@@ -92,6 +91,18 @@ def tenant_of(issuer: object, template: str) -> str | None:
         return None
     tenant = issuer[len(before) : len(issuer) - len(after)]
     return tenant if _GUID.fullmatch(tenant) else None
+
+
+def _is_of_tenants(found: str, issuer: str, tenants: Mapping[str, str]) -> bool:
+    """Return whether a document's issuer is that of the configured tenants, which a domain does not name exactly.
+
+    A document of other tenants would let in people whom the owner's file keeps out.
+    """
+    template, configured = tenant_template(issuer), issuer.split("/")[-2].lower()
+    expected = tenants.get(configured, configured)
+    if expected == _PLACEHOLDER or _GUID.fullmatch(expected):
+        return found == template.replace(_PLACEHOLDER, expected)
+    return tenant_of(found, template) is not None
 
 
 def is_loopback(url: str) -> bool:

@@ -3,7 +3,7 @@
 from gzip import compress
 
 from gamed.providers.client import TIMEOUT_SECONDS
-from tests.hostile.fake_provider import DISCOVERY, ISSUER, MARK, Idp, Reply
+from tests.hostile.fake_provider import DISCOVERY, ISSUER, MARK, PERSONAL, WORK, Idp, Reply, tenant_issuer
 from tests.hostile.modes import HOUR, MISCONFIGURED, UNAVAILABLE, Mode, Twist, always, error
 
 FOREIGN = f"https://{MARK.lower()}.example"
@@ -56,6 +56,16 @@ def _wrong_addresses(name: str) -> tuple[Mode, ...]:
 
 REFUSED = (
     Mode("issuer another", says(issuer=FOREIGN), MISCONFIGURED, "compare issuer in authentication.json"),
+    *(
+        Mode(
+            f"microsoft issuer of {what}",
+            says(issuer=tenant_issuer(tenant)),
+            MISCONFIGURED,
+            "another issuer",
+            provider="microsoft",
+        )
+        for what, tenant in (("an organization", WORK), ("personal accounts", PERSONAL))
+    ),
     Mode("issuer with a slash", says(issuer=f"{ISSUER}/"), MISCONFIGURED, "including a slash at its end"),
     Mode("issuer http", says(issuer=ISSUER.replace("https", "http")), MISCONFIGURED, "another issuer"),
     Mode("issuer absent", says(issuer=None), MISCONFIGURED, "another issuer"),

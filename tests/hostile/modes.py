@@ -571,16 +571,6 @@ def _microsoft(
     return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "microsoft", "heals": heals}
 
 
-def _tenant(issuer: str, **changes: object) -> Twist:
-    """Have the metadata of one tenant, or the key of another one, beside other claims."""
-
-    def twist(fake: Any) -> None:
-        fake.metadata |= {"issuer": issuer}
-        fake.changes.update(changes)
-
-    return twist
-
-
 def _key_of(issuer: object, **changes: object) -> Twist:
     def twist(fake: Any) -> None:
         fake.key_issuer = issuer
@@ -597,7 +587,6 @@ MICROSOFT = (
         "microsoft a key of personal accounts for one",
         **_microsoft(_key_of(_OF(PERSONAL), **_PERSON), None, heals=CACHED),
     ),
-    Mode("microsoft one tenant's metadata", **_microsoft(_tenant(_OF(WORK)), None, heals=CACHED)),
     Mode("microsoft tid absent", **_microsoft(claims(tid=ABSENT), None)),
     Mode("microsoft iss the template", **_microsoft(claims(iss=_OF("{tenantid}")), cause="iss is another")),
     Mode("microsoft iss of common", **_microsoft(claims(iss=_OF("common"), tid="common"), cause="iss is another")),
@@ -625,10 +614,6 @@ MICROSOFT = (
     Mode("microsoft tid empty", **_microsoft(claims(tid=""), cause="tid is not the tenant")),
     Mode("microsoft tid null", **_microsoft(claims(tid=None), cause="tid is not the tenant")),
     Mode("microsoft tid a list", **_microsoft(claims(tid=[WORK]), cause="tid is not the tenant")),
-    Mode(
-        "microsoft iss of another than the metadata",
-        **_microsoft(_tenant(_OF(PERSONAL)), cause="iss is another", heals=CACHED),
-    ),
     Mode(
         "microsoft a key of another tenant",
         **_microsoft(_key_of(_OF(PERSONAL)), cause="key that is for another", heals=CACHED),

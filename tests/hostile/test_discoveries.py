@@ -11,7 +11,7 @@ from tests.support.covers import covers
 
 class DiscoveryCase(HostileCase):
     def prepared(self, mode: Mode) -> None:
-        self.serve_hostile()
+        self.serve_hostile(mode.provider)
         if mode.primed is not None:
             self.signs_in()
             self.pass_time(mode.primed)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Preset, ProviderProtocol
-from gamed.config.providers import accepted_issuers
+from gamed.config.providers import MICROSOFT, accepted_issuers
 from gamed.crypto import Indexer, Secret
 from gamed.providers.base import (
     AuthorizationRequest,
@@ -136,6 +136,31 @@ class MetadataTests(SynchronousTestCase):
             self.assertRaises(
                 ProviderMisconfigured, validate_metadata, DOCUMENT | {"issuer": issuer}, ISSUER, ALGORITHMS
             )
+
+    @covers("threats/16")
+    def test_tenants(self) -> None:
+        """The document is of the configured tenants alone: a GUID, personal accounts, or the template of several."""
+        personal, work = "9188040d-6c67-4c5b-b112-36a304b66dad", "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+        template = "{tenantid}"
+        every = {personal, work, template, work.upper(), "common", "consumers", "contoso.onmicrosoft.com", ""}
+        for configured, right in (
+            (work, {work}),
+            (work.upper(), {work}),
+            ("consumers", {personal}),
+            ("common", {template}),
+            ("organizations", {template}),
+            ("contoso.onmicrosoft.com", {personal, work}),
+        ):
+            issuer = f"https://login.microsoftonline.com/{configured}/v2.0"
+            taken = set()
+            for tenant in every:
+                found = f"https://login.microsoftonline.com/{tenant}/v2.0"
+                with contextlib.suppress(ProviderMisconfigured):
+                    document = DOCUMENT | {"issuer": found}
+                    metadata = validate_metadata(document, issuer, ALGORITHMS, tenants=MICROSOFT.tenants)
+                    self.assertEqual(metadata.issuer, found)
+                    taken.add(tenant)
+            self.assertEqual(taken, right, configured)
 
     @covers("threats/18")
     def test_addresses(self) -> None:

@@ -35,6 +35,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 KEYS = "/keys"
 TOKEN = "/token"
 GOOGLE = "https://accounts.google.com"
+MICROSOFT, PERSONAL = "https://login.microsoftonline.com", "9188040d-6c67-4c5b-b112-36a304b66dad"
 
 
 class OidcCase(SynchronousTestCase):
@@ -133,6 +134,21 @@ class GoodPathTests(OidcCase):
         self.assertEqual(first, ExternalIdentity("oidc", GOOGLE, "player-7"))
         self.fake.signers, self.fake.signer = [RSA, ES], ES
         self.assertIsInstance(self.failure(), ProviderError)
+
+    @covers("threats/16")
+    def test_one_tenant(self) -> None:
+        """Where personal accounts alone may sign in, a token of an organization is refused, whichever key signed it."""
+        personal, work = (f"{MICROSOFT}/{tenant}/v2.0" for tenant in (PERSONAL, "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"))
+        self.fixture = openid("microsoft", f"{MICROSOFT}/consumers/v2.0")
+        self.fake = self.fixture.fake
+        self.fake.metadata |= {"issuer": personal}
+        template = f"{MICROSOFT}/{{tenantid}}/v2.0"
+        self.fake.usual[KEYS] = lambda _: Reply.json({"keys": [{**RSA.public, "issuer": template}]})
+        self.fake.claims |= {"iss": personal, "tid": PERSONAL}
+        identity = self.identity()
+        self.assertEqual((identity.namespace, identity.subject), (personal, str(self.fake.claims["sub"])))
+        self.fake.claims |= {"iss": work, "tid": "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"}
+        self.assertIn("iss is another issuer", str(self.failure()))
 
     def test_no_metadata_at_start(self) -> None:
         """Fetch metadata at the first sign-in; a provider that was down at the start works as soon as it is up."""
