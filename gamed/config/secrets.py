@@ -147,10 +147,15 @@ def signing_key(raw: bytes) -> Secret:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from joserfc import jws
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey
 
     try:
         key = load_pem_private_key(raw, None) if len(raw) <= MAX_KEY_BYTES else None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        if key is not None:  # the library that signs reads the file otherwise, such as with a public key in it, too
+            jws.serialize_compact({"alg": "ES256"}, b"", ECKey.import_key(raw), ["ES256"])
+    except (JoseError, ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
         raise InvalidValue("the signing key is not the whole content of a .p8 file: PEM of an EC key on P-256")

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from json import dumps
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc import jws
+from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 from msgspec.structs import replace
 from twisted.internet.interfaces import IReactorTime
@@ -180,11 +182,20 @@ SIGNED_SECONDS = 600
 def sign_credentials(
     key: ClientCredentials, team_id: str | None, key_id: str | None, audience: str, now_ms: int
 ) -> ClientCredentials:
-    """Return credentials whose secret is a JWT that the private key signs (Apple: Creating a client secret)."""
+    """Return credentials whose secret is a JWT that the private key signs (Apple: Creating a client secret).
+
+    Raise ProviderMisconfigured for a key that cannot sign by ES256.
+    """
     now = now_ms // 1000
     claims = {"iss": team_id, "iat": now, "exp": now + SIGNED_SECONDS, "aud": audience, "sub": key.client_id}
     header = {"alg": "ES256", "kid": key_id}
-    signed = jws.serialize_compact(header, dumps(claims).encode(), ECKey.import_key(key.secret.reveal()), ["ES256"])
+    try:
+        private = ECKey.import_key(key.secret.reveal())
+        signed = jws.serialize_compact(header, dumps(claims).encode(), private, ["ES256"])
+    except (JoseError, ValueError, TypeError, UnsupportedAlgorithm):  # their texts may show parts of the key
+        raise ProviderMisconfigured(
+            "the key that client_secret_env names cannot sign; set it to the whole content of the .p8 file"
+        ) from None
     return ClientCredentials(key.client_id, Secret(signed.encode()))
 
 

@@ -636,6 +636,9 @@ class ProviderTests(SynchronousTestCase):
             ECKey.generate_key("P-384").as_pem(private=True),
             RSAKey.generate_key(2048).as_pem(private=True),
             p256.as_pem(private=True) + b" " * 4096,
+            p256.as_pem(private=False) + p256.as_pem(private=True),
+            p256.as_pem(private=True) + p256.as_pem(private=False),
+            b"# not the PUBLIC one\n" + p256.as_pem(private=True),
         ):
             self.assertEqual(
                 errors(file, {**ENVIRON, "GAMED_APPLE_KEY": key.decode()}),

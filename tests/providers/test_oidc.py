@@ -3,9 +3,12 @@
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from joserfc.jwk import ECKey, RSAKey
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed import __version__
+from gamed.crypto import Secret
 from gamed.providers.base import (
     ExternalIdentity,
     ProviderError,
@@ -24,6 +27,7 @@ from tests.providers.fake_provider import (
     PUBLIC_URL,
     START_MS,
     VERIFIER,
+    ProviderFixture,
     Reply,
     openid,
     started,
@@ -113,6 +117,31 @@ class GoodPathTests(OidcCase):
         [token] = self.fake.calls(TOKEN)
         self.assertEqual((token.form["client_id"], token.form["client_secret"]), ("client:7", CLIENT_SECRET))
         self.assertNotIn("authorization", token.headers)
+
+    def test_key_that_cannot_sign(self) -> None:
+        """A private key that does not sign is the owner's to know; it is in no text, and no code is sent."""
+        pair = ECKey.generate_key("P-256")
+        names = {"team_id": "DEF123GHIJ", "key_id": "ABC123DEFG"}
+        for pem in (
+            pair.as_pem(private=False) + pair.as_pem(private=True),
+            pair.as_pem(private=True) + pair.as_pem(private=False),
+            pair.as_pem(private=True)[:-40],
+            pair.as_pem(private=True, password="x"),
+            ECKey.generate_key("P-384").as_pem(private=True),
+            RSAKey.generate_key(2048).as_pem(private=True),
+            b"hush",
+        ):
+            apple = openid("apple", "https://appleid.apple.com", **names)
+            settings = replace(apple.settings, client_secret=Secret(pem))
+            self.fixture = ProviderFixture(apple.fake, settings)
+            self.fake = self.fixture.fake
+            failure = self.failure()
+            self.assertIsInstance(failure, ProviderMisconfigured)
+            self.assertEqual(
+                str(failure),
+                "the key that client_secret_env names cannot sign; set it to the whole content of the .p8 file",
+            )
+            self.assertEqual(self.count(TOKEN), 0)
 
     def test_elliptic_curve(self) -> None:
         """ES256 works where discovery offers it."""
