@@ -192,7 +192,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         scopes=_scopes(section, preset),
         issuer=issuer,
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
-        subject_field=section.value("subject_field", field_name, preset.subject_field),
+        subject_field=_subject_field(section, preset),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
         **signed,
         reauthentication=section.value("reauthentication", choice(Reauthentication), None),
@@ -246,6 +246,14 @@ def _scopes(section: ObjectReader, preset: Preset) -> tuple[str, ...]:
     elif preset.protocol is ProviderProtocol.OIDC and "openid" not in scopes:
         section.problem("scopes", 'must hold "openid"')
     return scopes
+
+
+def _subject_field(section: ObjectReader, preset: Preset) -> str | None:
+    """Return the member that identifies an account; a preset's has a form that no other member has."""
+    found = section.value("subject_field", field_name, preset.subject_field)
+    if preset.subject_field is not None and found not in (None, preset.subject_field):
+        section.problem("subject_field", f'only "{preset.subject_field}" identifies an account here; leave it out')
+    return found
 
 
 def _signed(section: ObjectReader, member: str, preset: Preset) -> str | None:

@@ -553,6 +553,15 @@ class ProviderTests(SynchronousTestCase):
                 {**own, "scopes": ["read:user"]},
                 ["providers.github.scopes: no scope is ever asked of this provider"],
             ),
+            *(
+                (
+                    name,
+                    {**own, "subject_field": field},
+                    [f'providers.{name}.subject_field: only "id" identifies an account here; leave it out'],
+                )
+                for name, field in (("github", "login"), ("github", "node_id"), ("discord", "username"))
+            ),
+            ("github", {**own, "subject_field": "id"}, []),
         ]
         for name, provider, expected in cases:
             self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)
