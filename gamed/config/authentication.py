@@ -160,7 +160,8 @@ def _providers(
     section = top.section("providers")
     if mode is Mode.OAUTH and not section.members and isinstance(top.members.get("providers", {}), dict):
         top.problem("providers", "missing; oauth mode needs at least one provider, such as discord or google")
-    found = parse_providers(section, sources if mode is Mode.OAUTH else None, own)
+    used = mode is Mode.OAUTH  # else neither secrets nor the public_url need fit them
+    found = parse_providers(section, sources if used else None, own if used else None)
     master = top.members.get("master_key_env")
     for name, provider in section.members.items():
         if isinstance(provider, dict) and master is not None and provider.get("client_secret_env") == master:

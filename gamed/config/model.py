@@ -95,6 +95,8 @@ class Preset(Struct, frozen=True):
     """OpenID 2.0: what all claimed ids begin with, as a reference relative to the endpoint (RFC 3986 5)."""
     signs_secret: bool = False
     """True if `client_secret_env` names a private key, which signs a client secret for each token request (ES256)."""
+    client_refusals: Mapping[int, str] = {}
+    """The token endpoint's statuses that refuse the client without an `error`, with their `message`, "" for any."""
     needs_domain: bool = False
     """True if its console takes only redirect URIs with https and a host name."""
     secret_in_form: bool = False

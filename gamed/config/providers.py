@@ -90,6 +90,7 @@ TWITCH = Preset(
     # `max_age`, and its metadata have no auth_time (Twitch: Getting OIDC tokens), so that it cannot be asked again.
     authorization_parameters={"force_verify": "true"},
     algorithms=("RS256",),
+    client_refusals={403: "", 400: "invalid client"},  # a wrong secret, and an unknown client
 )
 MICROSOFT = Preset(
     ProviderProtocol.OIDC,

@@ -83,9 +83,12 @@ class TokenResponse(Struct, frozen=True):
         return Secret(self._id_token.encode())
 
 
-def validate_tokens(response: ProviderResponse) -> TokenResponse:
-    """Return the tokens of a token endpoint's response; raise ProviderFailure."""
-    members = _granted_members(response)
+def validate_tokens(response: ProviderResponse, client_refusals: Mapping[int, str] = {}) -> TokenResponse:
+    """Return the tokens of a token endpoint's response; raise ProviderFailure.
+
+    `client_refusals` are those of the preset (see gamed.config.model.Preset).
+    """
+    members = _granted_members(response, client_refusals)
     token_type = members.get("token_type")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
         raise ProviderError(f"{response.setting}: token_type is not Bearer")
@@ -104,7 +107,7 @@ def validate_document(response: ProviderResponse) -> Mapping[str, object]:
     return response.members
 
 
-def _granted_members(response: ProviderResponse) -> Mapping[str, object]:
+def _granted_members(response: ProviderResponse, client_refusals: Mapping[int, str]) -> Mapping[str, object]:
     """Return the members of a success; a response with `error` is a failure with status 200, too: GitHub sends that."""
     error = response.members.get("error")
     if response.status == 200 and error is None:
@@ -112,8 +115,9 @@ def _granted_members(response: ProviderResponse) -> Mapping[str, object]:
     if isinstance(error, str) and error in MEANINGS:
         failure, meaning = _meaning(error, response.members.get("error_description"))
         raise failure(f"{response.setting}: {response.status} {error}: {meaning}")
-    if response.status == 401:
-        raise ProviderMisconfigured(f"{response.setting}: answered 401: {CREDENTIALS}")
+    refusal = client_refusals.get(response.status)
+    if response.status == 401 or refusal == "" or (refusal and response.members.get("message") == refusal):
+        raise ProviderMisconfigured(f"{response.setting}: answered {response.status}: {CREDENTIALS}")
     if response.status == 200:
         raise ProviderError(f"{response.setting}: answered with an unregistered error")
     raise ProviderError(f"{response.setting}: answered {response.status}")

@@ -122,7 +122,7 @@ class OidcProvider:
         credentials = self._request_credentials()
         request = token_request(metadata.token_endpoint, credentials, form, login_id, metadata.basic_auth)
         response = await self._client.call(request, until)
-        id_token = validate_tokens(response).id_token()
+        id_token = validate_tokens(response, self._preset.client_refusals).id_token()
         claims, key = await self._claims(parse_token(id_token, metadata.algorithms), until)
         proves = asked_ms is not None and self._reauthentication_at(metadata) is Reauthentication.AUTH_TIME
         issuers, of_tenant = accepted_issuers(self._issuer), ""

@@ -621,6 +621,8 @@ class ProviderTests(SynchronousTestCase):
                 errors({**right, "public_url": url}, environ),
                 ["providers.apple: Apple takes only a public_url with https and a domain name"],
             )
+        at_home = {**LOCAL, "public_url": "http://localhost:8080", "providers": {"apple": own}}
+        self.assertEqual(errors(at_home, environ), [])
         emulated = changed(
             right, public_url="http://127.0.0.1:8080", providers__apple__issuer="http://127.0.0.1:8081/a"
         )

@@ -529,9 +529,9 @@ def _twitch(twist: Twist, outcome: LoginFailure | None = ERROR, cause: str = "")
     return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "twitch"}
 
 
-def _refusal(status: int) -> Twist:
+def _refusal(status: int, message: str = MARK) -> Twist:
     """Answer as Twitch does: without an `error` of RFC 6749."""
-    return always(TOKEN, Reply.json({"status": status, "message": MARK}, status))
+    return always(TOKEN, Reply.json({"status": status, "message": message}, status))
 
 
 TWITCH = (
@@ -551,11 +551,13 @@ TWITCH = (
     ),
     Mode(
         "twitch secret refused",
-        **_twitch(always(TOKEN, Reply.json({"status": 403, "message": MARK}, 403)), cause="403"),
+        **_twitch(_refusal(403), MISCONFIGURED, "403: check client_id and the variable that client_secret_env names"),
     ),
     Mode(
-        "twitch code refused", **_twitch(always(TOKEN, Reply.json({"status": 400, "message": MARK}, 400)), cause="400")
+        "twitch client refused",
+        **_twitch(_refusal(400, "invalid client"), MISCONFIGURED, "400: check client_id and the variable"),
     ),
+    Mode("twitch code refused", **_twitch(_refusal(400, "Invalid authorization code"), cause="answered 400")),
     Mode("twitch 503", **_twitch(always(TOKEN, _text(MARK, 503)), UNAVAILABLE, "answered 503")),
     Mode("twitch keys gone", **_twitch(always(KEYS, Reply(500)), UNAVAILABLE, "jwks_uri: answered 500")),
 )
