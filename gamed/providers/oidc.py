@@ -28,6 +28,7 @@ from gamed.providers.client import ProviderHttpClient
 from gamed.providers.discovery import Metadata, identity_namespace, identity_of, metadata_url, validate_metadata
 from gamed.providers.document_cache import DocumentCache
 from gamed.providers.id_token import (
+    SKEW_SECONDS,
     ExpectedClaims,
     KeyUnknown,
     SignatureWrong,
@@ -135,7 +136,7 @@ class OidcProvider:
         return replace(identity_of(self._settings, subject), asked_again=proves)
 
     def _request_credentials(self) -> ClientCredentials:
-        """Return the credentials of one token request, with a client secret of minutes if a key signs it."""
+        """Return the credentials of one token request, with a client secret of an hour if a key signs it."""
         if self._signing is None:
             return self._credentials
         return sign_credentials(self._credentials, *self._signing, self._issuer, self._now_ms())
@@ -175,8 +176,8 @@ class OidcProvider:
         return validate_keys(validate_document(await self._client.call(request, until)))
 
 
-SIGNED_SECONDS = 600
-"""The lifetime of a signed client secret, which Apple limits to six months: longer than two clocks usually differ."""
+SIGNED_SECONDS = 3600
+"""The time until a signed client secret expires, which Apple limits to six months; a machine may be as far behind."""
 
 
 def sign_credentials(
@@ -187,7 +188,14 @@ def sign_credentials(
     Raise ProviderMisconfigured for a key that cannot sign by ES256.
     """
     now = now_ms // 1000
-    claims = {"iss": team_id, "iat": now, "exp": now + SIGNED_SECONDS, "aud": audience, "sub": key.client_id}
+    # Dated back, as a machine that is a little ahead would else issue its secrets in the provider's future.
+    claims = {
+        "iss": team_id,
+        "iat": now - SKEW_SECONDS,
+        "exp": now + SIGNED_SECONDS,
+        "aud": audience,
+        "sub": key.client_id,
+    }
     header = {"alg": "ES256", "kid": key_id}
     try:
         private = ECKey.import_key(key.secret.reveal())

@@ -12,10 +12,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.crypto import Secret
 from gamed.dev.clients import KEY_ID, PEOPLE, PERSONAL, SIDES, TEAM_ID
 from gamed.dev.documents import new_signing_key
 from gamed.dev.grants import ResponseMode, UntrustedClient, challenge_of
 from gamed.dev.provider import SLOW_SECONDS
+from gamed.providers.messages import ClientCredentials
+from gamed.providers.oidc import sign_credentials
 from tests.support.provider import (
     BASE,
     DISCORD_SECRET,
@@ -475,6 +478,15 @@ class AppleTests(SideCase):
             "a.b.c",
         ):
             self.assertEqual(self.whole(client_secret=secret)[1]["error"], "invalid_client", secret)
+
+    def test_clocks(self) -> None:
+        """A secret of gamed's own is taken if its machine is two minutes ahead, or almost an hour behind."""
+        credentials = ClientCredentials("apple-1024", Secret(SIGNING_KEY))
+        for seconds, right in ((0, True), (120, True), (121, False), (-3599, True), (-3600, False)):
+            here_ms = START_MS + seconds * 1000
+            signed = sign_credentials(credentials, TEAM_ID, KEY_ID, f"{BASE}/apple", here_ms)
+            tokens = self.whole(client_secret=signed.secret.reveal().decode())[1]
+            self.assertEqual("id_token" in tokens, right, seconds)
 
     def test_response_mode(self) -> None:
         """Only a callback by GET is emulated, as gamed wants none by POST."""

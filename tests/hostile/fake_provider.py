@@ -118,7 +118,7 @@ class Apple(Idp):
     def _token(self, call: Call) -> Reply:
         token = jwt.decode(call.form["client_secret"], ECKey.import_key(dict(SIGNING_KEY.public)), algorithms=["ES256"])
         now = self.now_ms() // 1000
-        right = {"iss": "DEF123GHIJ", "sub": CLIENT_ID, "aud": self.issuer_url, "iat": now, "exp": now + 600}
+        right = {"iss": "DEF123GHIJ", "sub": CLIENT_ID, "aud": self.issuer_url, "iat": now - 120, "exp": now + 3600}
         assert (token.claims, token.header["kid"]) == (right, "ABC123DEFG"), token
         return Reply.json(self.tokens())
 
