@@ -236,6 +236,10 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
     elif preset.protocol is ProviderProtocol.OAUTH2:
         for member in (member for member in ("issuer", "reauthentication") if member in section):
             section.problem(member, "not for OAuth 2.0; leave it out")
+        # Else one server's codes, and the client secret of another, would go to an endpoint of the preset's.
+        if preset.endpoints and any(endpoint in section for endpoint in ENDPOINTS):
+            for member in (endpoint for endpoint in ENDPOINTS if endpoint not in section):
+                section.problem(member, f"missing; set all of {', '.join(ENDPOINTS)}, or none")
     return preset
 
 

@@ -454,13 +454,15 @@ class ProviderTests(SynchronousTestCase):
         """A preset's endpoints or issuer may be replaced, on loopback without TLS."""
         config = changed(
             OAUTH,
+            providers__discord__authorization_endpoint="http://127.0.0.1:9000/authorize",
             providers__discord__token_endpoint="http://127.0.0.1:9000/token?x=1",
+            providers__discord__userinfo_endpoint="http://127.0.0.1:9000/user",
             providers__discord__label="Test",
             providers__google__issuer="http://localhost:9001/realm/",
         )
         discord, google = load_config(config).config.providers.values()
         self.assertEqual(discord.token_endpoint, "http://127.0.0.1:9000/token?x=1")
-        self.assertEqual(discord.authorization_endpoint, "https://discord.com/oauth2/authorize")
+        self.assertEqual(discord.authorization_endpoint, "http://127.0.0.1:9000/authorize")
         self.assertEqual((discord.label, google.issuer), ("Test", "http://localhost:9001/realm/"))
 
     def test_others(self) -> None:
@@ -562,6 +564,14 @@ class ProviderTests(SynchronousTestCase):
                 for name, field in (("github", "login"), ("github", "node_id"), ("discord", "username"))
             ),
             ("github", {**own, "subject_field": "id"}, []),
+            (
+                "github",
+                {**own, "authorization_endpoint": "https://g.example/a", "userinfo_endpoint": "https://g.example/u"},
+                [
+                    "providers.github.token_endpoint: missing; set all of "
+                    "authorization_endpoint, token_endpoint, userinfo_endpoint, or none"
+                ],
+            ),
         ]
         for name, provider, expected in cases:
             self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)
@@ -709,7 +719,10 @@ class ProviderTests(SynchronousTestCase):
             None,
             "ftp://p.example/",
         ):
-            [complaint] = errors(changed(OAUTH, providers__discord__token_endpoint=url))
+            others = {
+                f"providers__discord__{name}_endpoint": "https://p.example" for name in ("authorization", "userinfo")
+            }
+            [complaint] = errors(changed(OAUTH, providers__discord__token_endpoint=url, **others))
             self.assertTrue(complaint.startswith("providers.discord.token_endpoint: "), complaint)
         [complaint] = errors(changed(OAUTH, providers__google__issuer="https://p.example?x"))
         self.assertEqual(complaint, "providers.google.issuer: expected an issuer without a query")

@@ -14,6 +14,8 @@ TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
 class RealmTests(SynchronousTestCase):
     def realms(self, **members: str) -> dict[str, IdentityNamespace]:
         """Return the namespaces of the providers, with members of discord set."""
+        if "userinfo_endpoint" in members:
+            members |= {f"{name}_endpoint": "https://mirror.example/" for name in ("authorization", "token")}
         file = changed(OAUTH, **{f"providers__discord__{name}": value for name, value in members.items()})
         return {name: identity_namespace(provider) for name, provider in load_config(file).config.providers.items()}
 
