@@ -1267,7 +1267,7 @@ export class SignIn {
     else if (this.options.loopback) {
       const take = (/** @type {Proof} */ proof) => this.#proofs.put(proof)
       const listening = Listener.start(`${this.wire.origin}/auth/login/done`, take, this.options.returnSeconds)
-      this.#listener = await listening.catch(() => null) // a sandbox may forbid it: the player types the code
+      this.#listener = await listening.catch(() => undefined) // a sandbox may forbid it: the player types the code
       if (this.#listener) body.loopback_port = this.#listener.port
     }
     const send = this.options.start ?? ((json) => this.wire.call("POST", "/auth/login", { json }))

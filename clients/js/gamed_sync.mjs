@@ -199,7 +199,10 @@ class Record {
     return local && this.dispute && this.remote ? record.heard(this.remote) : record
   }
 
-  /** Record a delete of the game; a version that the game has not read makes it a conflict. @param {boolean} all */
+  /**
+   * Record a delete of the game; a version that the game has not read makes it a conflict.
+   * @param {boolean} all @returns {Record}
+   */
   removedHere(all) {
     if (all && this.offered) return this.with({ offered: null }).removedHere(all)
     if (!this.newer) return this.wrote(null)
