@@ -53,7 +53,7 @@ class Found(Struct, frozen=True):
 
     @property
     def cpu(self) -> Ratio:
-        return Ratio([each.sqlite.cpu_us / each.one.cpu_us for each in self.rounds])
+        return Ratio([each.sqlite.cpu_us / max(1.0, each.one.cpu_us) for each in self.rounds])
 
     @property
     def rate(self) -> Ratio:
@@ -61,7 +61,7 @@ class Found(Struct, frozen=True):
 
     @property
     def two(self) -> Ratio:
-        return Ratio([each.two.cpu_us / each.one.cpu_us for each in self.rounds])
+        return Ratio([each.two.cpu_us / max(1.0, each.one.cpu_us) for each in self.rounds])
 
     def line(self) -> str:
         """Return the figures in one line."""

@@ -41,7 +41,7 @@ SERVERS = {
     "gamed.dev.static_files",
     *("gamed.pages.catalogue", "gamed.pages.languages"),
     *("cryptography.exceptions", "cryptography.hazmat.primitives.serialization"),
-    "cryptography.hazmat.primitives.asymmetric.ec",
+    *("cryptography.hazmat.primitives.asymmetric.ec", "joserfc", "joserfc.errors", "joserfc.jwk"),
     *("gamed.assets.store", "gamed.cli.context", "gamed.database.backup_format", "gamed.saves.tables"),
     *("gamed.notify.client", "gamed.notify.format_rules", "gamed.notify.model"),
     *("click", "gamed.gc_pause", "twisted.internet.defer", "gamed.cli.service.prepare", "segno"),
