@@ -35,7 +35,7 @@ def installed(scripts: Path = SCRIPTS, folder: Path = FOLDER) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted, mark = (scripts / "package-lock.json").read_bytes(), folder / "installed.json"
         for file in scripts.iterdir():
-            shutil.copy(file, folder / file.name)
+            _renew(file, folder / file.name)
         if not mark.exists() or mark.read_bytes() != wanted:
             command = [*NPM, "ci", "--no-audit", "--no-fund", "--no-update-notifier"]
             done = subprocess.run(
@@ -50,6 +50,13 @@ def installed(scripts: Path = SCRIPTS, folder: Path = FOLDER) -> Path:
                 raise ProviderDied(f"npm ci: {done.stdout.decode()}{done.stderr.decode()}")
             mark.write_bytes(wanted)
     return folder
+
+
+def _renew(file: Path, copy: Path) -> None:
+    # Another process's node may read the copy now: written in place, it would be an empty script for a moment.
+    if not copy.exists() or copy.read_bytes() != file.read_bytes():
+        shutil.copy(file, made := copy.with_name(f".{copy.name}"))
+        made.replace(copy)
 
 
 class Process:
