@@ -100,9 +100,7 @@ class GamedService(MultiService):
             instance_id=instance_id,
         )
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
-        # No token is kept, so that each write authenticates before its body: a process that keeps one refuses writes
-        # with `erased` for up to two seconds after another process has erased the player's saves.
-        first_uses, waits, recent = FirstUses(), build_waits(context), RecentTokens(0)
+        first_uses, waits, recent = FirstUses(), build_waits(context), RecentTokens()
         revoked = recent.forgetting(waits.changes.notify)
         self._sessions = build_sessions(context, revoked, first_uses, recent)
         self._saves = build_saves(context, self._sessions, waits)

@@ -259,13 +259,6 @@ class ExportedFile(Struct, frozen=True):
         return f"<ExportedFile {self.name}>"
 
 
-ERASE_MARGIN_MS: Final = 2000
-"""How long an erase by another process may take from the instant that it stores to the end of its COMMIT.
-
-A request that is refused for it reads the list again; one that is stored would bring back what was erased.
-"""
-
-
 class SavesSummary(Struct, frozen=True):
     """The totals of a player's saves, updated in the same transaction as each change."""
 
@@ -315,14 +308,13 @@ class SavesSummary(Struct, frozen=True):
         return self.erased_ms is None if since == EMPTY_CURSOR else self.continues(since)
 
     def erased_during(self, epoch: str, began_ms: int) -> bool:
-        """Check, by the clock, whether a request began before or during an erase after the saves had this epoch.
-
-        Also true for one that began within ERASE_MARGIN_MS after the erase ended.
-        """
+        """Check, by the clock, whether a request began before or during an erase after the saves had this epoch."""
         if self.erasing:
             return True
+        # One that began between the instant which the erase stores and its COMMIT counts as after it: nobody was told
+        # yet that the saves are erased. Any margin here would refuse writes that begin after that was told.
         ended_ms = self.erased_ms
-        return epoch != self.cursor.epoch and ended_ms is not None and ended_ms >= began_ms - ERASE_MARGIN_MS
+        return epoch != self.cursor.epoch and ended_ms is not None and ended_ms > began_ms
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

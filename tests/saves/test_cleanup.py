@@ -15,7 +15,6 @@ from gamed.database.sqlite.engine import FREE_PAGES
 from gamed.saves import erase_store
 from gamed.saves.cleanup import CleanupTask, prune_histories
 from gamed.saves.limits import VERSION_BYTES
-from gamed.saves.model import ERASE_MARGIN_MS
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA
@@ -264,7 +263,7 @@ class EraseTest(SweepCase):
         self.put("auto", b"one", ABSENT)
         self.in_state(self.begin)
         self.clean_up()
-        self.server.now_ms += ERASE_MARGIN_MS + 1  # the session is known by the epoch of before the erase
+        self.server.now_ms += 1  # the session is known by the epoch of before the erase
         self.put("auto", b"two", ABSENT)
         self.assertIsNone(self.in_state(self.step))
         self.assertEqual(self.get("auto").body, b"two")

@@ -124,6 +124,7 @@ class MeanwhileTest(EraseCase):
         """An upload that began before the erase stores nothing; one that began after it does."""
         for size in (1000, len(BIG)):
             uploads = [self.begin(size).send(b"x" * (size // 2)), self.begin(size)]
+            self.server.now_ms += 1
             self.assertEqual(self.erase(PRESENT).status, 204)
             for upload, rest in zip(uploads, (size - size // 2, size), strict=True):
                 self.assert_problem(upload.send(b"x" * rest).answer, 410, "erased", "Read the list")

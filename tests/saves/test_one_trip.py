@@ -22,7 +22,7 @@ from gamed.database.sqlite.files import PAGE_BYTES, READER_BUSY_MS, AuthReader, 
 from gamed.players import tables as player_tables
 from gamed.saves import erase_store
 from gamed.saves.limits import LATE_MS, MAX_UPLOADS, ONE_TRIP_BYTES, ONE_TRIP_TOTAL
-from gamed.saves.model import EMPTY_CURSOR, ERASE_MARGIN_MS
+from gamed.saves.model import EMPTY_CURSOR
 from gamed.saves.tables import create_player, find_player
 from gamed.saves.uploads import UploadBody
 from gamed.sessions import tables as session_tables
@@ -234,6 +234,7 @@ class MemoryTest(OneTripCase):
 
     def test_once(self) -> None:
         """A body that waits for its transaction is in memory once."""
+        gc.collect()  # the bodies of earlier tests
         self.stores.state.pause()
         call = self.browser.send("PUT", "/game/saves/auto", self.bearer, b"x" * ONE_TRIP_BYTES)
         [upload] = [each for each in gc.get_objects() if type(each) is UploadBody and each._bodies is not None]
@@ -569,10 +570,9 @@ class ErasedElsewhereTest(OneTripCase):
             pass
 
     def test_before_the_request(self) -> None:
-        """A write after the erase is a first one, by the same way."""
+        """A write after the erase is a first one, by the same way; also in the same millisecond."""
         self.put_ok("auto", ONE)
         self.erase(self.server.now_ms)
-        self.server.now_ms += ERASE_MARGIN_MS + 1
         self.assertEqual(self.trips(lambda: self.put_ok("auto", TWO)), (0, 0, 1))
 
     def test_a_clock_ahead(self) -> None:
@@ -597,7 +597,7 @@ class ErasedMeanwhileTest(OneTripCase):
         """Begin an erase as another process does."""
         self.server.now_ms += 1
         self.in_state(lambda c: erase_store.begin_erase(c, ANNA, f"half{self.server.now_ms}", self.server.now_ms))
-        self.server.now_ms += 2 * ERASE_MARGIN_MS
+        self.server.now_ms += 2
 
     def end_erase(self) -> None:
         self.server.now_ms += 1
@@ -609,7 +609,7 @@ class ErasedMeanwhileTest(OneTripCase):
     def assert_erased(self, call: http.Connection) -> None:
         self.assert_problem(call.answer, 410, "erased")
         self.assertEqual((self.version_rows(), self.held), ([], 0))
-        self.server.now_ms += ERASE_MARGIN_MS
+        self.server.now_ms += 1
         self.put_ok("auto", TWO)
 
     def test_before(self) -> None:
@@ -632,14 +632,6 @@ class ErasedMeanwhileTest(OneTripCase):
         call = self.begin(2).send(b"y")
         self.end_erase()
         self.assert_erased(call)
-
-    def test_before_the_commit(self) -> None:
-        """A write whose head came after the last instant that the erase stores, and before that is committed."""
-        self.begin_erase()
-        self.end_erase()
-        self.server.now_ms += ERASE_MARGIN_MS - 1
-        if self.known:  # it knows the epoch of before the erase; in two trips it would read that before the COMMIT
-            self.assert_erased(self.begin(2).send(b"y"))
 
     def test_not_known_meanwhile(self) -> None:
         """A write during an erase lets no session be known, by the epoch that changes once more."""
@@ -689,7 +681,7 @@ class ErasedMeanwhileTest(OneTripCase):
         self.begin_erase()
         self.end_erase()
         self.assert_problem(call.send(b"y").answer, 410, "erased")
-        self.server.now_ms += ERASE_MARGIN_MS
+        self.server.now_ms += 1
         self.put_ok("auto", ONE)
         call = self.begin(2, fields=DIGEST_OF_ONE)
         self.begin_erase()
