@@ -89,7 +89,7 @@ class RecentTokens:
         self._paused_ms = None
 
     def forget(self, session_id: str) -> None:
-        """Forget the token of a session that rotated or ended, if there is one."""
+        """Forget the token of a session if there is one."""
         token = self._sessions.pop(session_id, None)
         if token is not None:
             del self._tokens[token.digest]

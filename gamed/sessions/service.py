@@ -140,7 +140,6 @@ class SessionService(Component, frozen=True, kw_only=True):
         outcome = await self.store.refresh(parse_refresh_credential(credential), self.now_ms())
         if isinstance(outcome, RefreshRejected):
             raise self._rejection_error(outcome)
-        self.recent.forget(outcome.session_id)
         return response_members(outcome.pair, outcome.session_id, self.now_ms())
 
     async def log_out(self, access: str | None, credential: str | None, scope: LogoutScope) -> None:

@@ -13,6 +13,7 @@ from sqlite3 import OperationalError
 from time import monotonic
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 
 from gamed.config.game import SaveLimits
@@ -345,6 +346,21 @@ class RevocationTest(OneTripCase):
         self.assertEqual(connection.send(b"y").answer.status, 201)
         self.assert_problem(self.put("auto", ONE), 401, "token_expired")
         self.assertEqual(len(self.version_rows()), 2)
+
+    def test_rotated(self) -> None:
+        """After a refresh the transaction takes a known token until it expires, as the read does."""
+        _, pair = self.successResultOf(self.server.open(BERT))
+        self.make_known(pair.access)
+        self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
+        refresh = Deferred.fromCoroutine(self.server.sessions.refresh(text(pair.refresh)))
+        successor = {"Authorization": f"Bearer {self.successResultOf(refresh)['access_token']}"}
+        self.assertEqual(self.trips(lambda: self.put_ok("a", ONE)), (0, 0, 1))
+        mine, self.bearer = self.bearer, successor
+        self.put_ok("b", ONE)
+        self.bearer = mine
+        self.put_ok("c", ONE)
+        self.server.now_ms += DAY_MS
+        self.assert_problem(self.put("d", ONE), 401, "token_expired")
 
     def test_expired_meanwhile(self) -> None:
         """Nor does the read refuse it that replaces the transaction."""

@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index, Secret, TokenType, generate_token
 from gamed.sessions.credentials import LogoutScope
-from gamed.sessions.recent import MAX_RECENT, PAUSE_MS, RECENT_MS, RecentToken, RecentTokens, digest_of
+from gamed.sessions.recent import PAUSE_MS, RECENT_MS, RecentToken, RecentTokens, digest_of
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.sessions.server import SessionTestCase, text
 
@@ -115,10 +115,3 @@ class ServiceTest(SessionTestCase):
         self.wait(self.sessions.log_out(text(access), None, LogoutScope.THIS))
         self.assertIsNone(self.sessions.find_recent(access))
         self.assertEqual(self.server.revoked, [ANNA])
-
-    def test_rotated(self) -> None:
-        """A refresh forgets it."""
-        access = self.remember()
-        self.wait(self.sessions.refresh(text(self.pair.refresh)))
-        self.assertIsNone(self.sessions.find_recent(access))
-        self.assertLess(len(self.sessions.recent), MAX_RECENT)
