@@ -311,8 +311,8 @@ class SavesSummary(Struct, frozen=True):
         """Check, by the clock, whether a request began before or during an erase after the saves had this epoch."""
         if self.erasing:
             return True
-        # One that began between the instant which the erase stores and its COMMIT counts as after it: nobody was told
-        # yet that the saves are erased. Any margin here would refuse writes that begin after that was told.
+        # One that began between the instant which the erase stores and its COMMIT counts as after it: the erase was not
+        # acknowledged yet. Any margin here would refuse writes that begin after the acknowledgement.
         ended_ms = self.erased_ms
         return epoch != self.cursor.epoch and ended_ms is not None and ended_ms > began_ms
 

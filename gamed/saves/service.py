@@ -26,11 +26,15 @@ from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
 from gamed.saves.write_store import erased_error
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
-from gamed.sessions.recent import RecentToken
+from gamed.sessions.recent import AccessKey, RecentToken
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now
 
+T = TypeVar("T")
+Presented = TypeVar(
+    "Presented", commands.WriteCommand, commands.DeleteCommand, commands.RestoreCommand, commands.DismissCommand
+)
 ATTEMPTS = 4
 """How often a write or read starts again because its bytes changed or were deleted meanwhile.
 
@@ -214,47 +218,89 @@ class SaveService(Component, frozen=True, kw_only=True):
 
         The change was counted by count_presented().
         """
-        recent, sessions = presented.recent, self.sessions
         command = self._write_command(context, slot, condition, received)
         outcome: commands.WriteResult | commands.BytesMissing | SaveError | None = None
         if received.is_acceptable(allow_blank=self.environment.limits.allow_blank_saves):
-            try:
-                outcome = await self.store.write_presented(recent.key, command)
-            except SessionError:
-                sessions.recent.forget(recent.session_id)
-                raise
-            except TokenUnread as e:
-                # Each further attempt would cost a transaction in vain, and the reason may last.
-                if sessions.recent.pause(self.environment.now_ms()):
-                    self.store.log_unread(e)
-            except DatabaseError:
-                # its error comes first, if it has one
-                await self.read_summary(presented.token, now_ms=context.admitted_ms)
-                raise
-        if isinstance(outcome, SaveError):
-            if isinstance(outcome, Erased):  # perhaps only by the clock: the next write reads the epoch first
-                sessions.recent.forget(recent.session_id)
-            raise outcome
+            outcome = await self._present(presented, command, self.store.write_presented)
         if isinstance(outcome, commands.WriteResult):
             # A transaction does not refuse a body that came late. The bucket that it found refuses the next head.
-            recent.seen_ms, recent.arrival_ms = command.now_ms, outcome.arrival_ms or 0
-            recent.epoch = outcome.epoch or recent.epoch
-            sessions.recent.resume()
+            presented.recent.arrival_ms = outcome.arrival_ms or 0
+            presented.recent.epoch = outcome.epoch or presented.recent.epoch
             return self._finish_write(command, outcome)
-        sessions.recent.forget(recent.session_id)
+        admitted = await self._authorize_instead(presented, command, received)
+        return await self.write(admitted, slot, condition, received)
+
+    async def _present(
+        self,
+        presented: commands.PresentedToken,
+        command: Presented,
+        run: Callable[[AccessKey, Presented], Awaitable[T | SaveError | None]],
+    ) -> T | None:
+        """Authenticate a token in the transaction of its change; return None, or BytesMissing, if that is not possible.
+
+        Raise SaveError if the change is refused.
+        """
+        recent, kept = presented.recent, self.sessions.recent
+        try:
+            outcome = await run(recent.key, command)
+        except SessionError:
+            kept.forget(recent.session_id)
+            raise
+        except TokenUnread as e:
+            # Each further attempt would cost a transaction in vain, and the reason may last.
+            if kept.pause(self.environment.now_ms()):
+                self.store.log_unread(e)
+            return None
+        except DatabaseError as e:
+            # its error comes first, if it has one
+            await self.read_summary(presented.token, now_ms=command.context.admitted_ms)
+            if isinstance(command, commands.RestoreCommand) and not isinstance(e, DatabaseBusy):
+                return None  # the read may still find that there is no such version
+            raise
+        if isinstance(outcome, SaveError):
+            if isinstance(outcome, Erased):  # perhaps only by the clock: the next write reads the epoch first
+                kept.forget(recent.session_id)
+            raise outcome
+        if outcome is not None:
+            recent.seen_ms = self.environment.now_ms()
+            kept.resume()
+        return outcome
+
+    async def _authorize_instead(
+        self, presented: commands.PresentedToken, command: Presented, received: commands.ReceivedBody | None = None
+    ) -> commands.WriteContext:
+        """Authenticate the token of a change that _present() did not make, and check its body, by today's order."""
+        self.sessions.recent.forget(presented.recent.session_id)
         # By the instant of the head, as the transaction does it: the token may have expired since, and others may have
         # filled the bucket.
-        admitted_ms, limits = context.admitted_ms, self.environment.limits
+        context, limits = command.context, self.environment.limits
+        admitted_ms = context.admitted_ms
         caller, summary = await self.read_summary(presented.token, now_ms=admitted_ms)
         self._remember(presented.token, caller, summary)
-        count_change(limits, summary.write_arrival_ms, command.now_ms, admitted_ms)
-        received.check(allow_blank=limits.allow_blank_saves)
+        now_ms = command.now_ms if isinstance(command, commands.WriteCommand) else admitted_ms
+        count_change(limits, summary.write_arrival_ms, now_ms, admitted_ms)
+        if received is not None:
+            received.check(allow_blank=limits.allow_blank_saves)
         # The epoch that was read just now is that of the end of the request, so the transaction cannot see the erase.
-        if summary.erased_during(context.epoch, context.admitted_ms):
+        if summary.erased_during(context.epoch, admitted_ms):
             raise erased_error()
-        cursor, usage = summary.cursor, summary.usage
-        admitted = commands.WriteContext(caller.player_id, cursor.epoch, usage, caller.device, admitted_ms)
-        return await self.write(admitted, slot, condition, received)
+        return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, admitted_ms)
+
+    async def _change(
+        self,
+        token: Secret,
+        make: Callable[[commands.WriteContext], Presented],
+        run: Callable[[AccessKey, Presented], Awaitable[T | SaveError | None]],
+    ) -> tuple[commands.WriteContext, T | None]:
+        """Make a change without a body if this process knows its token; else return None, and its admitted context."""
+        recent = self.sessions.find_recent(token)
+        if recent is None or not self.count_presented(context := self.presented_context(recent), recent):
+            return await self.authorize_upload(token), None
+        presented, command = commands.PresentedToken(token, recent), make(context)
+        outcome = await self._present(presented, command, run)
+        if outcome is None:
+            context = await self._authorize_instead(presented, command)
+        return context, outcome
 
     def _write_command(
         self, context: commands.WriteContext, slot: str, condition: Condition, received: commands.ReceivedBody
@@ -281,26 +327,32 @@ class SaveService(Component, frozen=True, kw_only=True):
 
     async def delete(self, token: Secret, slot: str, condition: Condition) -> None:
         """Delete the current version of a slot; its history stays."""
-        context = await self.authorize_write(token)
-        outcome = await self.store.delete(commands.DeleteCommand(context, slot, condition, self.environment.now_ms()))
-        error = outcome if isinstance(outcome, SaveError) else responses.delete_error(slot, condition, outcome)
+
+        def make(context: commands.WriteContext) -> commands.DeleteCommand:
+            return commands.DeleteCommand(context, slot, condition, self.environment.now_ms())
+
+        context, outcome = await self._change(token, make, self.store.delete_presented)
+        outcome = outcome or _done(await self.store.delete(make(context)))
+        error = responses.delete_error(slot, condition, outcome)
         if error is not None:
             raise error
-        if isinstance(outcome, commands.DeleteResult) and outcome.decision is DeleteDecision.DELETES:
+        if outcome.decision is DeleteDecision.DELETES:
             self.environment.waiters.notify(context.player_id)
 
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again after a check of its bytes; return the version that is current then."""
-        context = await self.authorize_write(token)
-        # The check hashes up to `save_bytes`, which would delay the write queue. The transaction copies no bytes, so
-        # what was intact before it is what becomes current.
-        request = commands.ReadRequest(slot, Conditions(), with_bytes=False, version=number)
-        _, snapshot = await self.store.read_slot(token, self.environment.now_ms(), request)
-        await self._check_bytes(token, _evaluate(request, snapshot).version)
-        command = commands.RestoreCommand(context, slot, number, condition, self.environment.now_ms())
-        outcome = await self.store.restore(command)
-        if isinstance(outcome, SaveError):
-            raise outcome
+
+        def make(context: commands.WriteContext) -> commands.RestoreCommand:
+            return commands.RestoreCommand(context, slot, number, condition, self.environment.now_ms())
+
+        context, outcome = await self._change(token, make, self.store.restore_presented)
+        if outcome is None:
+            # The check hashes up to `save_bytes`, which would delay the write queue. The transaction copies no bytes,
+            # so what was intact before it is what becomes current.
+            request = commands.ReadRequest(slot, Conditions(), with_bytes=False, version=number)
+            _, snapshot = await self.store.read_slot(token, self.environment.now_ms(), request)
+            await self._check_bytes(token, _evaluate(request, snapshot).version)
+            outcome = _done(await self.store.restore(make(context)))
         if outcome.decision.rule in WRITES:
             self.environment.waiters.notify(context.player_id)
         error = responses.restore_error(slot, condition, outcome)
@@ -310,10 +362,13 @@ class SaveService(Component, frozen=True, kw_only=True):
 
     async def dismiss(self, token: Secret, slot: str, number: int) -> None:
         """Delete a conflict copy."""
-        context = await self.authorize_write(token)
-        error = await self.store.dismiss(commands.DismissCommand(context, slot, number))
-        if error is not None:
-            raise error
+
+        def make(context: commands.WriteContext) -> commands.DismissCommand:
+            return commands.DismissCommand(context, slot, number)
+
+        context, outcome = await self._change(token, make, self.store.dismiss_presented)
+        if outcome is None:
+            _done(await self.store.dismiss(make(context)))
         self.environment.waiters.notify(context.player_id)
 
     async def _check_bytes(self, token: Secret, version: Version) -> None:
@@ -344,6 +399,12 @@ def _evaluate(request: commands.ReadRequest, snapshot: commands.SlotSnapshot) ->
         return commands.ReadResult(version, modified)
     part = parse_range(request.range, version.size) if range_holds(request.conditions, representation) else None
     return commands.ReadResult(version, True, part, snapshot.data)
+
+
+def _done(outcome: T | SaveError) -> T:
+    if isinstance(outcome, SaveError):
+        raise outcome
+    return outcome
 
 
 Command = TypeVar("Command", commands.WriteCommand, commands.StageCommand)

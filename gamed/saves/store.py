@@ -154,8 +154,27 @@ class SaveStore(Component, frozen=True, kw_only=True):
     def restore(self, command: RestoreCommand) -> Deferred[WriteResult | SaveError]:
         return self._change(partial(write_store.restore_version, limits=self.limits, command=command), command)
 
-    def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
+    def dismiss(self, command: DismissCommand) -> Deferred[Version | SaveError]:
         return self._change(partial(write_store.dismiss_conflict, limits=self.limits, command=command), command)
+
+    def delete_presented(self, key: AccessKey, command: DeleteCommand) -> Deferred[DeleteResult | SaveError | None]:
+        """Authenticate an access token and do this in one transaction, as write_presented() does."""
+        return self._present(key, command, write_store.delete_save)
+
+    def restore_presented(self, key: AccessKey, command: RestoreCommand) -> Deferred[WriteResult | SaveError | None]:
+        return self._present(key, command, write_store.restore_version)
+
+    def dismiss_presented(self, key: AccessKey, command: DismissCommand) -> Deferred[Version | SaveError | None]:
+        return self._present(key, command, write_store.dismiss_conflict)
+
+    def _present(
+        self,
+        key: AccessKey,
+        command: write_store.Bodiless,
+        change: Callable[[Connection, SaveLimits, write_store.Bodiless], T],
+    ) -> Deferred[T | SaveError | None]:
+        run = partial(write_store.presented, limits=self.limits, key=key, command=command, change=change)
+        return self._change(run, command)
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
         return self.databases.reads.submit(

@@ -5,6 +5,8 @@ stored totals. All checks that return an error stand before the first statement 
 is committed with whatever was written, and only an exception rolls back.
 """
 
+from collections.abc import Callable
+from hashlib import sha256
 from typing import TypeVar
 
 from msgspec import Struct
@@ -22,10 +24,11 @@ from gamed.saves.commands import (
     RestoreCommand,
     StageCommand,
     WriteCommand,
+    WriteContext,
     WriteResult,
 )
 from gamed.saves.errors import Erased, SaveError, TokenUnread
-from gamed.saves.limits import Usage, count_change, room_to_change, slots_to_expire
+from gamed.saves.limits import ONE_TRIP_BYTES, Usage, count_change, room_to_change, slots_to_expire
 from gamed.saves.model import EMPTY_CURSOR, SaveContent, SavesSummary, SlotState, Version, VersionKind, version_of_tag
 from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
@@ -38,9 +41,14 @@ from gamed.saves.write_rules import (
     decide_delete,
     decide_write,
 )
+from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.sessions.recent import AccessKey
 from gamed.sessions.tables import authenticate_key
+
+T = TypeVar("T")
+Presented = TypeVar("Presented", WriteCommand, DeleteCommand, RestoreCommand, DismissCommand)
+Bodiless = TypeVar("Bodiless", DeleteCommand, RestoreCommand, DismissCommand)
 
 
 def write_save(
@@ -57,12 +65,47 @@ def write_save(
 def write_presented(
     connection: Connection, limits: SaveLimits, key: AccessKey, command: WriteCommand
 ) -> WriteResult | BytesMissing | SaveError | None:
-    """Authenticate an access token, then write as write_save() does; None changes nothing: authenticate it before.
+    """Authenticate an access token, then write as write_save() does; errors and None are those of presented()."""
+    caller = _authenticate(connection, key, command.context)
+    if caller is None:
+        return None
+    summary, state = tables.load_slot(connection, command.context.player_id, command.slot)
+    admitted = _admit(command, caller, summary)
+    if not isinstance(admitted, WriteCommand):
+        return admitted
+    command = counted(limits, summary, admitted, admitted.now_ms)
+    result = _write(connection, limits, command, summary, state)
+    if not isinstance(result, WriteResult):
+        return result
+    first = summary.cursor == EMPTY_CURSOR and result.decision.rule in WRITES
+    epoch = command.new_epoch if first else summary.cursor.epoch
+    return replace(result, epoch=epoch, arrival_ms=command.context.arrival_ms)
+
+
+def presented(
+    connection: Connection,
+    limits: SaveLimits,
+    key: AccessKey,
+    command: Bodiless,
+    change: Callable[[Connection, SaveLimits, Bodiless], T],
+) -> T | SaveError | None:
+    """Authenticate an access token, then run `change`; None changes nothing: authenticate it before.
 
     Raise SessionError, or TokenUnread if auth.db cannot be read. The player and the epoch of the command's context are
     what this process knew of the token; its device and everything else is read here.
     """
-    context = command.context
+    caller = _authenticate(connection, key, command.context)
+    if caller is None:
+        return None
+    admitted = _admit(command, caller, tables.find_player(connection, command.context.player_id))
+    if admitted is None or isinstance(admitted, SaveError):
+        return admitted
+    if isinstance(admitted, RestoreCommand) and not _is_small_and_intact(connection, admitted):
+        return None
+    return change(connection, limits, admitted)
+
+
+def _authenticate(connection: Connection, key: AccessKey, context: WriteContext) -> AuthenticatedSession | None:
     try:
         # With the instant of the head, as if it had been authenticated then: a token may expire while its body arrives.
         caller = authenticate_key(connection.auth, key, context.admitted_ms)
@@ -74,21 +117,28 @@ def write_presented(
         if connection.fatal_error is not None:
             raise
         raise TokenUnread from e
-    if caller.first_use_of is not None or caller.player_id != context.player_id:
-        return None
-    summary, state = tables.load_slot(connection, context.player_id, command.slot)
+    return caller if caller.first_use_of is None and caller.player_id == context.player_id else None
+
+
+def _admit(command: Presented, caller: AuthenticatedSession, summary: SavesSummary) -> Presented | SaveError | None:
+    """Return the command with what its player's saves are now."""
+    context = command.context
     if summary.erased_during(context.epoch, context.admitted_ms):
         return erased_error()
     if summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch:
         return None
-    context = replace(context, epoch=summary.cursor.epoch, device=caller.device)
-    command = counted(limits, summary, replace(command, context=context), command.now_ms)
-    result = _write(connection, limits, command, summary, state)
-    if not isinstance(result, WriteResult):
-        return result
-    first = summary.cursor == EMPTY_CURSOR and result.decision.rule in WRITES
-    epoch = command.new_epoch if first else summary.cursor.epoch
-    return replace(result, epoch=epoch, arrival_ms=command.context.arrival_ms)
+    return replace(command, context=replace(context, epoch=summary.cursor.epoch, device=caller.device))
+
+
+def _is_small_and_intact(connection: Connection, command: RestoreCommand) -> bool:
+    """Check the bytes to restore as BlobStore.check() does; larger ones would delay the write queue."""
+    old = version_tables.find_version(connection, command.context.player_id, command.slot, command.version)
+    if old is None or old.content is None:
+        return True  # restore_version() says so
+    if old.blob_id is None or old.size > ONE_TRIP_BYTES:
+        return False
+    data = blob_tables.load_blob(connection, old.blob_id)
+    return data is not None and sha256(data).digest() == old.content.sha256
 
 
 def _write(
@@ -214,8 +264,8 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     return WriteResult(decision, SlotWriter(connection, limits).set_current(command, state, old.content, old.blob_id))
 
 
-def dismiss_conflict(connection: Connection, limits: SaveLimits, command: DismissCommand) -> SaveError | None:
-    """Delete a conflict copy and return None; other versions cannot be dismissed."""
+def dismiss_conflict(connection: Connection, limits: SaveLimits, command: DismissCommand) -> Version | SaveError:
+    """Delete a conflict copy and return it; other versions cannot be dismissed."""
     player_id, slot = command.context.player_id, command.slot
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):
@@ -228,7 +278,7 @@ def dismiss_conflict(connection: Connection, limits: SaveLimits, command: Dismis
         return protected_error(copy)
     prune_store.delete_version(connection, player_id, copy)
     prune_store.bump_slot(connection, player_id, slot, arrival_ms=command.context.arrival_ms)
-    return None
+    return copy
 
 
 def _without_bytes(state: SlotState, slot: str, number: int, version: Version | None) -> SaveError:

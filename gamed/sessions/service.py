@@ -20,6 +20,7 @@ from msgspec import field
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import Secret
 from gamed.database.errors import DatabaseCorrupt, DatabaseError, DiskFull
+from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.credentials import (
     AuthenticatedSession,
     LogoutScope,
@@ -114,7 +115,12 @@ class SessionService(Component, frozen=True, kw_only=True):
         return self.recent.find(token, self.now_ms())
 
     def remember(self, token: Secret, caller: AuthenticatedSession, epoch: str, arrival_ms: int) -> None:
-        """Keep a token that is valid and whose first use is recorded; the rest is of the player's saves."""
+        """Keep a token that is valid and whose first use is recorded; the rest is of the player's saves.
+
+        That of a browser is not kept: authenticate_key() does not know it.
+        """
+        if is_browser_session(caller.session_id):
+            return
         digest, key = digest_of(token), self.store.key_of(token)
         self.recent.add(RecentToken(digest, key, caller.session_id, caller.player_id, epoch, self.now_ms(), arrival_ms))
 

@@ -33,6 +33,7 @@ KIB, MIB = 1024, 1024 * 1024
 BIG = bytes(range(1, 251)) * 2100
 """A body over 256 KiB, which the server receives in a file."""
 ABSENT = {"If-None-Match": "*"}
+PRESENT = {"If-Match": "*"}
 
 
 def digest_of(data: bytes) -> str:

@@ -4,13 +4,12 @@ from typing import Any
 
 from gamed.config.game import SaveLimits
 from gamed.saves import erase_store
-from tests.saves.helpers import ABSENT, BIG, tag
+from tests.saves.helpers import ABSENT, BIG, PRESENT, tag
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.http import Answer, Connection
 
 PATH = "/game/"
-PRESENT = {"If-Match": "*"}
 
 
 class EraseCase(TornCase):

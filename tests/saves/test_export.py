@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 from gamed.database.errors import DiskFull
 from gamed.saves import batch_routes, export_store
-from tests.saves.helpers import ABSENT, BIG, MIB, digest_of
+from tests.saves.helpers import ABSENT, BIG, MIB, PRESENT, digest_of
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.databases import LateThreads
@@ -18,7 +18,6 @@ from tests.support.http import Answer, Connection, request_bytes
 from tests.support.stores import sqlite_files
 
 PATH = "/game/export"
-PRESENT = {"If-Match": "*"}
 
 
 class ExportCase(TornCase):

@@ -38,7 +38,7 @@ from tests.saves import (
     test_versions,
     test_writing,
 )
-from tests.saves.helpers import ABSENT, KIB, MIB, SaveCase, digest_of, tag
+from tests.saves.helpers import ABSENT, KIB, MIB, PRESENT, SaveCase, digest_of, tag
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, STRANGE_TOKEN
 from tests.sessions.server import text
 from tests.support import http
@@ -165,6 +165,21 @@ class WayTest(OneTripCase):
             connection = self.browser.connect()
             self.assertEqual(self.trips(lambda c=connection, r=request: c.send(r)), (1, 0, 1))  # type: ignore[misc]
             self.assertEqual(connection.answers[-1].status, 201)
+
+    def test_without_a_body(self) -> None:
+        """A delete, a restore of small bytes and a dismissal need one transaction, too."""
+        self.put_ok("auto", ONE)
+        self.put_ok("large", b"x" * (ONE_TRIP_BYTES + 1))
+        self.assert_problem(self.put("auto", TWO, {"If-Match": tag(1, TWO)}), 412, "version_conflict")
+        path = "/game/saves/auto/versions/2"
+        self.assertEqual(self.trips(lambda: self.assertEqual(self.ask("DELETE", path).status, 204)), (0, 0, 1))
+        self.assertEqual(self.trips(lambda: self.assertEqual(self.delete("auto", PRESENT).status, 204)), (0, 0, 1))
+        restore = lambda slot, how: self.ask("POST", f"/game/saves/{slot}/versions/1/restore", how)  # noqa: E731
+        self.assertEqual(self.trips(lambda: self.assertEqual(restore("auto", ABSENT).status, 200)), (0, 0, 1))
+        self.assertEqual(self.get("auto").body, ONE)
+        trips = self.trips(lambda: self.assertEqual(restore("large", PRESENT).status, 200))
+        self.assertEqual((trips[0] > 0, trips[1], trips[2]), (True, 0, 2))  # its bytes are hashed elsewhere
+        self.assertEqual(self.trips(lambda: self.assertEqual(self.delete("large", PRESENT).status, 204)), (0, 0, 1))
 
     def test_until_forgotten(self) -> None:
         """A token is known from its first write until some minutes after its last one."""
@@ -314,6 +329,16 @@ class RevocationTest(OneTripCase):
         self.stores.state.resume()
         self.assert_problem(call.answer, 401, "session_revoked")
         self.assertEqual((self.version_rows(), self.held), ([], 0))
+
+    def test_delete_before_the_batch(self) -> None:
+        """Nor does a delete happen after it."""
+        self.put_ok("auto", ONE)
+        self.stores.state.pause()
+        call = self.browser.send("DELETE", "/game/saves/auto", {**self.bearer, **PRESENT})
+        self.revoke()
+        self.stores.state.resume()
+        self.assert_problem(call.answer, 401, "session_revoked")
+        self.assertEqual(len(self.version_rows()), 1)
 
     def test_during_the_batch(self) -> None:
         """One that is acknowledged while the batch runs comes after it: the write is stored, the next one refused."""
@@ -751,37 +776,72 @@ def _pruned(connection: Connection) -> None:
 class SameBytesTest(SaveCase):
     """Both ways send the same bytes."""
 
+    tag = '"1-7692c3ad3540bb80"'
+    wrong = f"Bearer {text(STRANGE_TOKEN)}"
+
+    def send(self, request: str, body: bytes, *fields: str, token: str | None = None) -> None:
+        """Add the answer to a request, without what is new in each."""
+        token = token or self.bearer["Authorization"]
+        lines = [f"{request} HTTP/1.1", "Host: game.example", f"Authorization: {token}", *fields]
+        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+        connection = self.browser.connect().send(head.encode() + body)
+        self.answers.append(CHANGING.sub(b"", connection.raw) + (b" closed" if connection.closed else b""))
+
+    def send_put(self, slot: str, body: bytes, *fields: str, token: str | None = None) -> None:
+        self.send(f"PUT /game/saves/{slot}", body, *fields, token=token)
+
+    def send_bodiless(self, slot: str, token: str | None = None) -> None:
+        """Restore, dismiss and delete: what there is, what there is not, and with other conditions."""
+        path = f"/game/saves/{slot}"
+        for number in ("1", "2", "3", "4", "99", "x"):
+            for fields in ([], ["If-Match: *"], ["If-None-Match: *"], [f"If-Match: {self.tag}"]):
+                self.send(f"POST {path}/versions/{number}/restore", b"", *fields, token=token)
+            self.send(f"DELETE {path}/versions/{number}", b"", token=token)
+        for fields in ([f"If-Match: {self.tag}"], [], [f"If-Match: W/{self.tag}"], ["If-Match: *"], ["If-Match: *"]):
+            self.send(f"DELETE {path}", b"", *fields, token=token)
+
     def sent(self, known: bool) -> list[bytes]:
-        """Return the answers to writes of all kinds, each behind the one before."""
+        """Return the answers to changes of all kinds, each behind the one before."""
         self.known, self.recent_tokens = known, 4096 if known else 0
         self.limits = SaveLimits(save_bytes=100, bytes=150, slots=3, conflict_copies=2)
         self.setUp()
-        others_bearer = self.sign_in(ANNA)
-        answers: list[bytes] = []
+        self.answers: list[bytes] = []
         before = self.stores.reads.transactions
+        self.send_usual()
+        self.send_at_full_rates()
+        self.send_unavailable()
+        self.reads = self.stores.reads.transactions - before
+        return self.answers
 
-        def put(slot: str, body: bytes, *fields: str, token: str = self.bearer["Authorization"]) -> None:
-            lines = [f"PUT /game/saves/{slot} HTTP/1.1", "Host: game.example", f"Authorization: {token}", *fields]
-            head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
-            connection = self.browser.connect().send(head.encode() + body)
-            answers.append(CHANGING.sub(b"", connection.raw) + (b" closed" if connection.closed else b""))
-
-        tag = '"1-7692c3ad3540bb80"'
-        wrong = f"Bearer {text(STRANGE_TOKEN)}"
-        for fields in ([], ["If-Match: *"], ["If-None-Match: *"], [f"If-Match: {tag}"], [f"If-Match: W/{tag}"]):
+    def send_usual(self) -> None:
+        put = self.send_put
+        for fields in (
+            [],
+            ["If-Match: *"],
+            ["If-None-Match: *"],
+            [f"If-Match: {self.tag}"],
+            [f"If-Match: W/{self.tag}"],
+        ):
             for body in (ONE, TWO, b"", b"\0\0", b"x" * 90, b"x" * 101):
                 for slot in ("auto", "b"):
                     put(slot, body, *fields)
         put("NUL", ONE)
         put("auto", ONE, "If-Match: *", "If-None-Match: *")
-        put("auto", ONE, token=wrong)
+        put("auto", ONE, token=self.wrong)
         put("auto", ONE, token="Bearer gat_nonsense")
         put("auto", ONE, "Content-Encoding: gzip")
         put("auto", ONE, f"Content-Digest: {digest_of(TWO)}")
         put("auto", ONE, 'Save-Meta: {"title":"One"}', "If-Match: *")
         put("auto", ONE, "Save-Meta: nonsense", "If-Match: *")
+        for slot in ("auto", "none", "NUL"):
+            self.send_bodiless(slot)
+        self.send_bodiless("b", token=self.wrong)
+        put("auto", ONE, "If-None-Match: *")
         for number in range(4):
             put(f"s{number}", b"y" * 70)
+
+    def send_at_full_rates(self) -> None:
+        put, others_bearer = self.send_put, self.sign_in(ANNA)
         for rate, mine, theirs in ((4, 2, 0), (20, 0, 10)):  # the bucket in memory is full, then the stored one
             self.writes_per_minute = rate
             others, self.browser = self.browser_for(self.limits), self.browser_for(self.limits)
@@ -795,26 +855,33 @@ class SameBytesTest(SaveCase):
             put("auto", TWO, "If-Match: *")
             self.free = 2**40
             put("auto", TWO, "If-Match: *", "Content-Encoding: gzip")
-            put("auto", TWO, "If-Match: *", token=wrong)
+            put("auto", TWO, "If-Match: *", token=self.wrong)
+            self.send("DELETE /game/saves/s0", b"", "If-Match: *")
+            self.send("DELETE /game/saves/s0/versions/1", b"")
+            self.send("POST /game/saves/s0/versions/1/restore", b"", "If-Match: *")
             self.server.now_ms += 60_000
         self.writes_per_minute = 0
         self.browser = self.browser_for(self.limits)
+
+    def send_unavailable(self) -> None:
+        """With a full disk, with a damaged state.db, and for a blocked player."""
+        put = self.send_put
         self.free = 0
         put("auto", TWO, "If-Match: *")
         put("auto", b"\0", "If-Match: *")
         self.free = 2**40
         self.stores.state._database.mark_damaged()
         put("auto", TWO, "If-Match: *")
-        put("auto", TWO, "If-Match: *", token=wrong)
+        put("auto", TWO, "If-Match: *", token=self.wrong)
+        self.send_bodiless("auto")
         self.successResultOf(self.server.databases.auth.submit(lambda c: player_tables.set_state(c, ANNA, "blocked")))
         put("auto", TWO, "If-Match: *")
         put("auto", b"\0", "If-Match: *")
         put("auto", b"x" * 101, "If-Match: *")
-        self.reads = self.stores.reads.transactions - before
-        return answers
+        self.send_bodiless("auto")
 
     def test_every_answer(self) -> None:
-        """Each write of a long list gets the same bytes by one transaction and by two."""
+        """Each change of a long list gets the same bytes by one transaction and by two."""
         two, reads = self.sent(False), self.reads
         one = self.sent(True)
         self.assertLess(self.reads, reads - 20)
@@ -822,4 +889,4 @@ class SameBytesTest(SaveCase):
         for number, (ours, theirs) in enumerate(zip(one, two, strict=True)):
             self.assertEqual(ours, theirs, number)
         self.assertGreater(len({answer.partition(b"\r\n")[0] for answer in one}), 10)
-        self.assertEqual(sum(b" 429 " in answer for answer in one), 2 * 5)
+        self.assertEqual(sum(b" 429 " in answer for answer in one), 2 * 8)
