@@ -184,13 +184,20 @@ def make_folders(assets: Path) -> None:
         make_folder(folder)
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder unless it exists; its name is on disk when this returns."""
+def make_folder(folder: Path, group: int = 0) -> None:
+    """Create a folder unless it exists; its name is on disk when this returns. `group` is as group_of() returns it."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         return
+    if group:
+        folder.chmod(0o700 | group)
     sync_folder(folder.parent)
+
+
+def group_of(folder: Path) -> int:
+    """Return what the owner of the folder lets its group do, such as that of nginx: 0o050 to read, or nothing."""
+    return 0o050 if folder.stat().st_mode & 0o050 == 0o050 else 0
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -275,12 +282,15 @@ def store_objects(
         return
     staged = store.folder / TMP / "publish"
     try:
+        group = group_of(store.folder / OBJECTS)
         make_folder(staged)
         # All copies are complete before the first is renamed: a file that changes meanwhile refuses the whole release.
         with display("storing", sum(found.size for found in new.values())) as show:
-            run_parallel(new, lambda sha256, progress: _copy(new[sha256], staged / sha256, progress), show, check)
+            run_parallel(
+                new, lambda sha256, progress: _copy(new[sha256], staged / sha256, group, progress), show, check
+            )
         for folder in {store.object_path(sha256).parent for sha256 in new}:
-            make_folder(folder)
+            make_folder(folder, group)
             if folder.is_symlink():  # readers do not follow links
                 raise AssetsDamaged(f"{folder} is a link")
         for sha256 in new:
@@ -299,10 +309,12 @@ def as_disk_full(error: OSError) -> Exception:
     return AssetsFull(f"the disk has no room any more ({error.strerror})") if error.errno in _FULL else error
 
 
-def _copy(found: ScannedFile, target: Path, progress: Progress) -> None:
+def _copy(found: ScannedFile, target: Path, group: int, progress: Progress) -> None:
     """Copy a file and hash it again; raise PublishRefused if it has changed since it was hashed first."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        if group:  # whatever the umask is
+            os.fchmod(descriptor, 0o640)
 
         def write(chunk: memoryview) -> None:
             progress.add(len(chunk))

@@ -39,6 +39,20 @@ class PublishTests(AssetsCase):
         for path in [self.store.folder, *self.store.folder.rglob("*")]:
             self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
 
+    def test_group(self) -> None:
+        """Only this user can read what is stored, unless the owner lets the group of the folder read it, too."""
+        modes = lambda: {path.stat().st_mode & 0o777 for path in self.store.folder.glob("objects/**/*")}  # noqa: E731
+        self.publish(FILES)
+        self.assertEqual(modes(), {0o700, 0o600})
+        for name in ("objects", "tmp"):
+            (self.store.folder / name).chmod(0o2750)
+        old = os.umask(0o077)
+        self.addCleanup(os.umask, old)
+        before = set(self.store.folder.glob("objects/**/*"))
+        self.publish({"new.bin": b"of the group"})
+        new = set(self.store.folder.glob("objects/**/*")) - before
+        self.assertEqual({path.stat().st_mode & 0o777 for path in new}, {0o750, 0o640})
+
     def test_again(self) -> None:
         """Publishing an unchanged folder writes nothing."""
         first = self.publish(FILES, note="1.0")

@@ -148,9 +148,9 @@ class UnitTests(SampleCase):
 
 
 class ProxyTests(SampleCase):
-    def nginx(self, config: str) -> str:
+    def nginx(self, config: str, *options: str) -> str:
         """Return the configuration that nginx has to accept."""
-        text = self.printed(config, "nginx")
+        text = self.printed(config, "nginx", *options)
         pair = certificate(self.folder, DNSName("spiel.example.net"))
         known = re.sub(r"/etc/ssl/spiel\.example\.net/\w+\.pem", str(pair), text)
         (self.folder / "gamed.conf").write_text(known.replace("/var/log/nginx", str(self.folder)))
@@ -183,6 +183,24 @@ class ProxyTests(SampleCase):
             self.assertIn(line, text)
         self.assertNotIn("play.example.org", text)
         self.assertNotIn(":80;", text)
+
+    def test_nginx_assets(self) -> None:
+        """With --assets nginx knows the folder, unless only players may read it or its name is one to quote."""
+        plain, text = self.nginx(PUBLIC), self.nginx(PUBLIC, "--assets")
+        self.assertIn(f"        alias {self.data.resolve()}/assets/objects/$gamed_first/", text)
+        added = iter(text.splitlines()[1:])
+        self.assertTrue(all(line in added for line in plain.splitlines()[1:]), "nothing else is changed")
+        game = self.config.with_name("game.json")
+        game.write_text('{"assets": {"access": "players"}}')
+        code, out, err = self.gamed("nginx", "--assets")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("Only players may read", err)
+        game.unlink()
+        self.data = self.folder / "a b"
+        self.data.mkdir()
+        code, out, err = self.gamed("nginx", "--assets")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("special characters", err)
 
     def test_nginx_limits(self) -> None:
         """Both servers of the printed upstream are tried again soon, and each client has a limit."""

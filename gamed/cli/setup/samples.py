@@ -17,13 +17,14 @@ import click
 from msgspec import Struct
 
 from gamed.cli import paths
-from gamed.cli.context import CommandContext
+from gamed.cli.context import CommandContext, read_game_settings
 from gamed.cli.data.move_note import refuse_moved
 from gamed.cli.errors import CommandFailed, echo
 from gamed.cli.paths import Paths
 from gamed.cli.process import read_listeners
 from gamed.cli.service.listen import Listener, describe
 from gamed.config.authentication import load
+from gamed.config.game import AssetAccess
 from gamed.config.model import Config
 from gamed.config.settings import DEFAULT_LISTEN
 from gamed.crypto import KEY_BYTES
@@ -62,6 +63,8 @@ PREFIX = "GAMED_"
 """systemd puts it before the names of the files in the folder of credentials."""
 STORE_PASSWORD = "store_password_env"
 HTTPS_PORT = 443
+BEFORE_LOCATIONS = "    # Not /auth, /game, /assets without the slash"
+"""How the first location of nginx's sample begins."""
 _PLAIN_PATH = compile(r"[\w./@+-]+")
 MODULE = (sys.executable, "-P", "-m", "gamed")
 """The program where there is no script; -P: not one of the current folder, which may be another user's."""
@@ -117,12 +120,15 @@ def unit(context: CommandContext, part: str) -> None:
 
 
 @click.command()
+@click.option("--assets", is_flag=True, help="Let nginx itself send published files that are asked for by hash.")
 @click.pass_obj
-def nginx(context: CommandContext) -> None:
+def nginx(context: CommandContext, assets: bool) -> None:
     """Print the configuration of an nginx in front of this server, for /etc/nginx/sites-enabled/."""
     server = read_server(context.places())
     host, port = _public(server)
-    text = _headed(_sample("nginx/gamed.conf"), "nginx", server)
+    text = _headed(_sample("nginx/gamed.conf"), f"nginx{' --assets' if assets else ''}", server)
+    if assets:
+        text = _with_assets(text, server.places)
     text = text.replace(HOST, host)
     if port != HTTPS_PORT:
         text = _replaced(text, "listen 443 ssl;", f"listen {port} ssl;")
@@ -139,6 +145,22 @@ def nginx(context: CommandContext) -> None:
 def caddy(context: CommandContext, internal: bool) -> None:
     """Print the configuration of a Caddy in front of this server, for /etc/caddy/Caddyfile."""
     echo(caddy_text(read_server(context.places()), internal=internal).rstrip("\n"))
+
+
+def _with_assets(text: str, places: Paths) -> str:
+    """Return the configuration with what `nginx/assets.conf` adds; raise CommandFailed if it cannot have that."""
+    if read_game_settings(places).assets.access is AssetAccess.PLAYERS:
+        raise CommandFailed(
+            f"Only players may read the files of this server ({places.game}). nginx cannot ask who they are."
+        )
+    folder = (places.data / "assets").resolve()
+    if not _PLAIN_PATH.fullmatch(str(folder)):
+        raise CommandFailed(f"The name of the folder {str(folder)!r} has special characters. Use another.")
+    maps, locations = _sample("nginx/assets.conf").split("\nserver {\n")
+    maps = "".join(dropwhile(lambda line: line.startswith(("#", "\n")), maps.splitlines(keepends=True)))
+    locations = _replaced(locations, "/var/lib/gamed/assets/", f"{folder}/").removesuffix("}\n")
+    text = _replaced(text, "\nserver {\n", f"\n{maps}\nserver {{\n")
+    return _replaced(text, BEFORE_LOCATIONS, f"{locations}\n{BEFORE_LOCATIONS}")
 
 
 def unit_text(part: str, server: Server) -> str:
