@@ -4,17 +4,20 @@ from functools import partial
 from typing import Final
 
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from gamed.assets.cache import ObjectCache, ReleaseCache
 from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
-from gamed.assets.store import FOLDER, AssetStore
+from gamed.assets.store import FOLDER, AssetStore, close_to_group
 from gamed.config.game import AssetAccess
 from gamed.context import ServiceContext
+from gamed.event_log import EventLog
 from gamed.open_files import spare_files
 from gamed.sessions.service import SessionService
 
+_log = EventLog(Logger())
 ASSET_THREADS: Final = 4
 """The assets have threads of their own, so that a slow disk under them does not delay a save."""
 
@@ -32,6 +35,9 @@ class AssetComponents:
             releases=ReleaseCache(store, run, reactor.seconds), objects=self._objects, started_ms=context.now_ms()
         )
         players_only = settings.game.assets.access is AssetAccess.PLAYERS
+        # A proxy that reads the files itself, as by `gamed nginx --assets`, cannot ask who a player is.
+        if players_only and close_to_group(settings.data / FOLDER):
+            _log.warn("assets_closed")
         self.routes = AssetRoutes(assets=assets, sessions=sessions if players_only else None)
 
     def open(self) -> None:

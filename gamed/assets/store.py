@@ -195,6 +195,15 @@ def make_folder(folder: Path, group: int = 0) -> None:
     sync_folder(folder.parent)
 
 
+def close_to_group(assets: Path) -> bool:
+    """Take the rights from the group of the stored files' folder; return whether it had any."""
+    folder = assets / OBJECTS
+    if not folder.exists() or not folder.stat().st_mode & 0o077:
+        return False
+    folder.chmod(0o700)
+    return True
+
+
 def group_of(folder: Path) -> int:
     """Return what the owner of the folder lets its group do, such as that of nginx: 0o050 to read, or nothing."""
     return 0o050 if folder.stat().st_mode & 0o050 == 0o050 else 0

@@ -259,6 +259,12 @@ class ExportedFile(Struct, frozen=True):
         return f"<ExportedFile {self.name}>"
 
 
+FAST_MS: Final = 250
+"""A small write and its batch mostly take less."""
+CLOCKS_MS: Final = 60_000
+"""So far the clocks of two machines may be apart: each is compared with that of PostgreSQL."""
+
+
 class SavesSummary(Struct, frozen=True):
     """The totals of a player's saves, updated in the same transaction as each change."""
 
@@ -307,14 +313,18 @@ class SavesSummary(Struct, frozen=True):
             return False
         return self.erased_ms is None if since == EMPTY_CURSOR else self.continues(since)
 
-    def erased_during(self, epoch: str, began_ms: int) -> bool:
-        """Check, by the clock, whether a request began before or during an erase after the saves had this epoch."""
+    def erased_during(self, epoch: str, began_ms: int, now_ms: int) -> bool:
+        """Check, by the clock, whether a request began before an erase ended that came after the saves had this epoch.
+
+        One that lasts for longer than FAST_MS counts as begun CLOCKS_MS before: another machine may have erased.
+        """
         if self.erasing:
             return True
         # One that began between the instant which the erase stores and its COMMIT counts as after it: the erase was not
-        # acknowledged yet. Any margin here would refuse writes that begin after the acknowledgement.
-        ended_ms = self.erased_ms
-        return epoch != self.cursor.epoch and ended_ms is not None and ended_ms > began_ms
+        # acknowledged yet. So does one that lasted for a moment, whatever the other clock says: with a margin, writes
+        # would be refused that begin after the acknowledgement.
+        ended_ms, margin_ms = self.erased_ms, CLOCKS_MS if now_ms - began_ms > FAST_MS else 0
+        return epoch != self.cursor.epoch and ended_ms is not None and ended_ms > began_ms - margin_ms
 
     def erased_since(self, epoch: str) -> bool:
         """Check, without a clock, whether an erase began after a request read this epoch."""

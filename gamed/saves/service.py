@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Random, Secret
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseCorrupt, DatabaseError
+from gamed.database.errors import (
+    BlobCorrupt,
+    BlobNotFound,
+    DatabaseBusy,
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseUnreachable,
+)
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
 from gamed.rate_limit import RateLimited
@@ -243,7 +250,7 @@ class SaveService(Component, frozen=True, kw_only=True):
         recent, kept = presented.recent, self.sessions.recent
         try:
             outcome = await run(recent.key, command)
-        except SessionError:
+        except (SessionError, RateLimited):  # other processes may have filled the bucket: the read finds out sooner
             kept.forget(recent.session_id)
             raise
         except TokenUnread as e:
@@ -254,7 +261,8 @@ class SaveService(Component, frozen=True, kw_only=True):
         except DatabaseError as e:
             # its error comes first, if it has one
             await self.read_summary(presented.token, now_ms=command.context.admitted_ms)
-            if isinstance(command, commands.RestoreCommand) and not isinstance(e, DatabaseBusy):
+            restores = isinstance(command, commands.RestoreCommand)
+            if restores and not isinstance(e, (DatabaseBusy, DatabaseUnreachable)):  # after those it may be stored
                 return None  # the read may still find that there is no such version
             raise
         if isinstance(outcome, SaveError):
@@ -282,7 +290,7 @@ class SaveService(Component, frozen=True, kw_only=True):
         if received is not None:
             received.check(allow_blank=limits.allow_blank_saves)
         # The epoch that was read just now is that of the end of the request, so the transaction cannot see the erase.
-        if summary.erased_during(context.epoch, admitted_ms):
+        if summary.erased_during(context.epoch, admitted_ms, now_ms):
             raise erased_error()
         return commands.WriteContext(caller.player_id, summary.cursor.epoch, summary.usage, caller.device, admitted_ms)
 

@@ -123,7 +123,8 @@ def _authenticate(connection: Connection, key: AccessKey, context: WriteContext)
 def _admit(command: Presented, caller: AuthenticatedSession, summary: SavesSummary) -> Presented | SaveError | None:
     """Return the command with what its player's saves are now."""
     context = command.context
-    if summary.erased_during(context.epoch, context.admitted_ms):
+    now_ms = command.now_ms if isinstance(command, WriteCommand) else context.admitted_ms  # the others have no body
+    if summary.erased_during(context.epoch, context.admitted_ms, now_ms):
         return erased_error()
     if summary.cursor == EMPTY_CURSOR and context.epoch != EMPTY_CURSOR.epoch:
         return None

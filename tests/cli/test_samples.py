@@ -186,8 +186,15 @@ class ProxyTests(SampleCase):
 
     def test_nginx_assets(self) -> None:
         """With --assets nginx knows the folder, unless only players may read it or its name is one to quote."""
-        plain, text = self.nginx(PUBLIC), self.nginx(PUBLIC, "--assets")
-        self.assertIn(f"        alias {self.data.resolve()}/assets/objects/$gamed_first/", text)
+        plain = self.nginx(PUBLIC)
+        code, out, err = self.gamed("nginx", "--assets")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("Move the published files out of it", err)
+        elsewhere = self.folder.resolve() / "published"
+        self.data.mkdir(exist_ok=True)
+        (self.data / "assets").symlink_to(elsewhere)
+        text = self.nginx(PUBLIC, "--assets")
+        self.assertIn(f"        alias {elsewhere}/objects/$gamed_first/", text)
         added = iter(text.splitlines()[1:])
         self.assertTrue(all(line in added for line in plain.splitlines()[1:]), "nothing else is changed")
         game = self.config.with_name("game.json")
@@ -196,8 +203,8 @@ class ProxyTests(SampleCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("Only players may read", err)
         game.unlink()
-        self.data = self.folder / "a b"
-        self.data.mkdir()
+        (self.data / "assets").unlink()
+        (self.data / "assets").symlink_to(self.folder / "a b")
         code, out, err = self.gamed("nginx", "--assets")
         self.assertEqual((code, out), (1, ""))
         self.assertIn("special characters", err)

@@ -1,4 +1,4 @@
-"""With `gamed nginx --assets` nginx sends whole published files itself (docs/owners/published-files.md)."""
+"""`gamed nginx --assets` lets nginx send whole files (docs/owners/published-files.md: Let nginx send them)."""
 
 import os
 import subprocess
@@ -19,8 +19,13 @@ from tests.support.certificates import certificate
 CONTENT = b"\0level one" * 1000
 HASH = sha256(CONTENT).hexdigest()
 OBJECT = f"/assets/objects/{HASH}"
-SAME = ("content-length", "content-type", "cache-control", "etag", "accept-ranges", "content-security-policy")
-CONFIG = {"mode": "local", "public_url": f"https://{HOST}", "trusted_proxies": ["127.0.0.1/32"]}
+SAME = ("content-length", "content-type", "cache-control", "etag", "accept-ranges", "content-security-policy", "vary")
+CONFIG = {
+    "mode": "local",
+    "public_url": f"https://{HOST}",
+    "trusted_proxies": ["127.0.0.1/32"],
+    "cors_origins": ["https://game.example"],
+}
 
 
 class PrintedNginx(Nginx):
@@ -43,6 +48,9 @@ class PublishedFilesTests(SynchronousTestCase):
         game.mkdir()
         (game / "level.pck").write_bytes(CONTENT)
         self.gamed("assets", "publish", str(game))
+        assets = folder / "assets"
+        (self.service.data / "assets").rename(assets)
+        (self.service.data / "assets").symlink_to(assets)
         PrintedNginx.printed = changed(
             self.gamed("nginx", "--assets"), f"server 127.0.0.1:{self.service.port} ", "server 127.0.0.1:8080 "
         )
@@ -89,10 +97,26 @@ class PublishedFilesTests(SynchronousTestCase):
         ):
             answer, own = self.ask(OBJECT, headers)
             self.assertEqual((answer.status, own), (status, False), headers)
-        for path, status in ((f"{OBJECT}?x=1", 200), (f"/assets/objects/{'0' * 64}", 404), ("/assets/stable", 200)):
+        for path, status in (
+            (f"{OBJECT}?x=1", 200),
+            (f"{OBJECT}%0A", 404),
+            (f"/assets/objects/{'0' * 64}", 404),
+            ("/assets/stable", 200),
+        ):
             answer, own = self.ask(path)
             self.assertEqual((answer.status, own), (status, False), path)
         self.assertEqual(self.ask(f"/assets/objects/{'0' * 64}")[0].json["code"], "file_not_found")
         for method, status in (("HEAD", 200), ("DELETE", 405)):
             answer, own = self.ask(OBJECT, method=method)
             self.assertEqual((answer.status, own), (status, False), method)
+
+    def test_players_only(self) -> None:
+        """Once only players may download, the service takes nginx's right to read the files."""
+        objects = self.service.data / "assets" / "objects"
+        objects.chmod(0o2750)
+        self.service.config.with_name("game.json").write_text('{"assets": {"access": "players"}}')
+        for _ in range(2):
+            self.service.terminate()
+            self.service.start()
+        self.assertEqual(objects.stat().st_mode & 0o777, 0o700)
+        self.assertEqual(self.service.text().count("assets_closed"), 1)

@@ -616,6 +616,17 @@ class ErasedElsewhereTest(OneTripCase):
         self.erase(self.server.now_ms)
         self.assertEqual(self.trips(lambda: self.put_ok("auto", TWO)), (0, 0, 1))
 
+    def test_a_clock_behind(self) -> None:
+        """A write that takes long is refused though that process's clock is behind; one that does not is stored."""
+        self.put_ok("auto", ONE)
+        call = self.begin(2)
+        self.erase(self.server.now_ms - 20_000)
+        self.server.now_ms += 10_000
+        self.assert_problem(call.send(b"y").answer, 410, "erased")
+        self.put_ok("auto", TWO)
+        self.erase(self.server.now_ms - 20_000)
+        self.put_ok("auto", ONE)
+
     def test_a_clock_ahead(self) -> None:
         """If that process's clock is ahead, one write is refused as if it had begun before; the next one is stored."""
         self.put_ok("auto", ONE)

@@ -154,6 +154,11 @@ def _with_assets(text: str, places: Paths) -> str:
             f"Only players may read the files of this server ({places.game}). nginx cannot ask who they are."
         )
     folder = (places.data / "assets").resolve()
+    if folder.is_relative_to(places.data.resolve()):
+        raise CommandFailed(
+            f"nginx may not enter {places.data}, in which the databases are. Move the published files out of it: "
+            "docs/owners/published-files.md, Let nginx send them."
+        )
     if not _PLAIN_PATH.fullmatch(str(folder)):
         raise CommandFailed(f"The name of the folder {str(folder)!r} has special characters. Use another.")
     maps, locations = _sample("nginx/assets.conf").split("\nserver {\n")
