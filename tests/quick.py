@@ -90,7 +90,8 @@ ROWS = {
     "gamed/sessions": "tests.sessions tests.contract tests.processes tests.e2e.test_main_job tests.e2e.test_secrets",
     "gamed/tickets": (
         "tests.tickets tests.contract tests.cli.test_rotate_tickets tests.processes.test_ticket_rotation "
-        "tests.e2e.test_match clients.conformance.tests.test_python"
+        "tests.e2e.test_match clients.csharp.tests.test_tickets clients.godot4.tests.test_tickets "
+        "clients.conformance.tests.test_python"
     ),
     "twisted": "tests.packaging tests.startup",
     "bench": "tests.bench",
@@ -114,7 +115,7 @@ ROWS = {
     "etc": "tests.ops tests.packaging tests.proxies tests.readme tests.cli.test_gamedctl tests.cli.test_samples",
     "examples": (
         "tests.e2e.test_demo tests.e2e.test_board tests.e2e.test_match tests.e2e.test_engines "
-        "tests.tickets.test_samples clients.js"
+        "tests.tickets.test_samples clients.csharp.tests.test_tickets clients.godot4.tests.test_tickets clients.js"
     ),
     ".ci": "tests.readme tests.test_quick tests.packaging.test_extras",
     "README.md": "tests.readme tests.packaging",

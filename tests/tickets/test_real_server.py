@@ -10,7 +10,7 @@ from tests.e2e.client import gamed, write_game
 from tests.e2e.wire import Answer
 from tests.support.covers import covers
 from tests.tickets.fixtures import CHECK, INTROSPECT, KEYS, MATCH, TICKETS, parts
-from tests.tickets.test_samples import SECRET, SampleCase
+from tests.tickets.samples import SECRET, SampleCase
 
 COOKIES = ("ga", "gn", "gr", "gl")
 """The cookies of the account's pages, which the owner's page has, too, and of sign-ins."""
