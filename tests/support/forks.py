@@ -274,8 +274,10 @@ def _become(streams: Sequence[int], command: list[str], cwd: str, env: dict[str,
     install()
     os.chdir(cwd)
     os.umask(umask)
+    # Without a locale a Python that starts adds LC_CTYPE (PEP 538), as this process's parent did.
+    coerced = {name: value for name, value in os.environ.items() if name == "LC_CTYPE"}
     os.environ.clear()
-    os.environ.update(env)
+    os.environ.update(coerced | dict(env))
     time.tzset()
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         _open_stream(name, number)
