@@ -279,6 +279,12 @@ def programs() -> Path:
     return max(folders, key=lambda folder: [int(digits) for digits in re.findall(r"\d+", str(folder))])
 
 
+def installed_major() -> int:
+    """Return the major version of those programs, such as 15."""
+    done = subprocess.run([programs() / "postgres", "--version"], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[2].partition(".")[0])
+
+
 def _user() -> str | None:
     """Return the user as whom the server runs, if not as this one: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:

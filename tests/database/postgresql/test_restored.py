@@ -39,10 +39,9 @@ from gamed.database.queues import DatabaseThread, WriteQueue
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support.covers import covers
 from tests.support.databases import InlineReactor, InlineThreads
-from tests.support.postgresql import Address, Cluster, cluster
+from tests.support.postgresql import Address, Cluster, cluster, installed_major
 
 T = TypeVar("T")
-MAJOR = 15
 NOTED = Heartbeat(1, 10, 1_000_000, "00000001")
 
 
@@ -56,6 +55,7 @@ class StoredCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.cluster = self.make_cluster()
         self.place = self.prepared(self.cluster)
+        self.major = installed_major()
         self.folder = Path(mkdtemp(prefix="gamed-test-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
@@ -124,7 +124,7 @@ class CopyTests(StoredCase):
         """A dump that was restored into another database is a copy, until the operator declares it the original."""
         self.recognize()
         other = self.cluster.database()
-        dump.load(address_of(other), self.dumped(), MAJOR, [])
+        dump.load(address_of(other), self.dumped(), self.major, [])
         self.assertEqual(self.recognize(other), {AUTH, STATE})
         self.run_in(lambda connection: write_identity(connection, AUTH), other)
         self.assertEqual(self.recognize(other), {STATE})
@@ -134,14 +134,14 @@ class CopyTests(StoredCase):
         """A dump that replaced the schemas of the same database is a copy."""
         self.recognize()
         before = [f"DROP SCHEMA {database} CASCADE" for database in (AUTH, STATE)]
-        dump.load(address_of(self.place), self.dumped(), MAJOR, before)
+        dump.load(address_of(self.place), self.dumped(), self.major, before)
         self.assertEqual(self.recognize(), {AUTH, STATE})
 
     def test_one_schema(self) -> None:
         """A schema that alone was replaced is the only copy."""
         self.recognize()
         before = [f"DROP SCHEMA {AUTH} CASCADE", f"ALTER SCHEMA {STATE} RENAME TO kept"]
-        dump.load(address_of(self.place), self.dumped(), MAJOR, before)
+        dump.load(address_of(self.place), self.dumped(), self.major, before)
         self.execute(f"DROP SCHEMA {STATE} CASCADE")
         self.execute(f"ALTER SCHEMA kept RENAME TO {STATE}")
         self.assertEqual(self.recognize(), {AUTH})
@@ -180,7 +180,7 @@ class CopyTests(StoredCase):
 
     def test_other_server(self) -> None:
         """The files of another server of the same version are a copy; after pg_upgrade they are the original."""
-        for major, copies in ((MAJOR, {AUTH}), (MAJOR - 1, set())):
+        for major, copies in ((self.major, {AUTH}), (self.major - 1, set())):
             self.run_in(lambda connection: write_identity(connection, AUTH))
             self.run_in(lambda connection, major=major: connection.execute(MOVED, {"major": major}).rowcount)
             self.assertEqual(self.recognize(), copies, major)
@@ -203,7 +203,7 @@ class CopyTests(StoredCase):
         self.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
         self.assertEqual(self.recognize(), set())
         before = [f"DROP SCHEMA {database} CASCADE" for database in (AUTH, STATE)]
-        dump.load(address_of(self.place), self.dumped(), MAJOR, before)
+        dump.load(address_of(self.place), self.dumped(), self.major, before)
         self.assertEqual(self.recognize(), {AUTH, STATE})
 
 
