@@ -6,7 +6,7 @@ EXAMPLES = {
     "": ("gamed setup", "gamed serve", "gamed players add anna"),
     "setup": ("gamed setup", "gamed setup --answers answers.json --dry-run"),
     "serve": ("gamed serve --listen 8090", "gamed serve --listen [::1]:8090 --admin 9100"),
-    "dev": ("gamed dev", 'gamed dev --script "python tests/online.py"'),
+    "dev": ("gamed dev", 'gamed dev --script "python3 tests/online.py"'),
     "doctor": ("gamed doctor", "gamed doctor --public --write"),
     "check data": ("gamed check data", "gamed check data --fix"),
     "players add": ("gamed players add anna",),

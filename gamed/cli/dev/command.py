@@ -105,7 +105,7 @@ def dev(
     machine only. The server has a configuration and data of its own; members that you add to that configuration stay.
     The page of --static may send requests to the server: its origins are in cors_origins.
 
-    COMMAND, such as "python tests/online.py", finds in its environment GAMED_URL, the server; GAMED_PROVIDER_URL;
+    COMMAND, such as "python3 tests/online.py", finds in its environment GAMED_URL, the server; GAMED_PROVIDER_URL;
     GAMED_PAGE_URL, with --static; GAMED_PLAYERS, a JSON file with credentials of the sample players anna and bo; and
     GAMED_MATCH_SECRET, with which a server asks whether a ticket for match.example is valid.
     """
