@@ -194,17 +194,27 @@ class UnknownSide(Exception):
 
 
 class DevelopmentProvider:
-    """All emulated providers. `base` is their address and the issuer of Google; `clients` are those of all."""
+    """All emulated providers. `base` is their address and the issuer of Google; `clients` are those of all.
+
+    `key` signs their ID tokens, by default a new one.
+    """
 
     app = Klein()
 
     def __init__(
-        self, base: str, clients: tuple[Client, ...], clock: IReactorTime, now_ms: Now, random: Random
+        self,
+        base: str,
+        clients: tuple[Client, ...],
+        clock: IReactorTime,
+        now_ms: Now,
+        random: Random,
+        *,
+        key: RSAKey | None = None,
     ) -> None:
         self.base = base
         self.clients = clients
         self.sent: deque[RecordedRequest] = deque(maxlen=KEPT)
-        self.key: RSAKey = documents.new_key("development-1")
+        self.key = key or documents.new_key("development-1")
         self.grants = Grants(now_ms, random)
         self.steam = SteamAssertions(base + documents.STEAM_LOGIN, now_ms, random)
         self._clock = clock

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from argon2 import PasswordHasher
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -31,8 +32,7 @@ from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.ops.logging import TwistedAuditLog
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
-from gamed.players.names import parse_password
-from gamed.players.passwords import AsyncPasswordHasher, hash_password
+from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
 from gamed.sessions.build import build_sessions
 from gamed.sessions.credentials import SessionPolicy
@@ -43,7 +43,8 @@ from tests.support.databases import InlineReactor, InlineThreads, databases_of_a
 
 T = TypeVar("T")
 ANNA, PASSWORD = "ply_" + "A" * 22, "correct horse"
-PASSWORD_HASH = hash_password(parse_password(PASSWORD))
+PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+"""With the least work: each of some hundred sign-ins would need 30 ms. tests/players has hashes of the real cost."""
 TERMS = LoginPolicy(mode=Mode.LOCAL, session=SessionPolicy(900, 2_592_000), ttl_seconds=600)
 
 

@@ -19,11 +19,20 @@ from gamed.database.databases import Backend, Databases
 from gamed.database.queues import WriteQueue
 from gamed.database.sqlite.backend import SqliteBackend
 from gamed.database.sqlite.files import DatabaseFile, connect
-from gamed.database.sqlite.migrations import migrate, prepare_file, prepare_state, schema_folder
+from gamed.database.sqlite.migrations import prepare_file, prepare_state
 from gamed.timestamps import Now
 from tests.support.folders import unused_path
 from tests.support.polled_backend import PolledBackend
-from tests.support.stores import POSTGRESQL, address_of, fill_disk, forget_store, pool, read_only, store_of
+from tests.support.stores import (
+    POSTGRESQL,
+    address_of,
+    empty_sqlite,
+    fill_disk,
+    forget_store,
+    pool,
+    read_only,
+    store_of,
+)
 
 _numbers = count()
 
@@ -101,7 +110,7 @@ def memory_databases(
     auth, state = (DatabaseFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
-        migrate(keeper, schema_folder(file.name))
+        empty_sqlite(file.name).backup(keeper)
     stores = _inline(reactor, SqliteBackend(reactor, auth, state), now_ms, staged_ms)
     return _ending_with(test, stores, lambda: [keeper.close() for keeper in keepers])
 

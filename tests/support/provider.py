@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
 from gamed.dev.clients import DISCORD, EMULATED, GOOGLE, SIDES, Client
-from gamed.dev.documents import new_signing_key
+from gamed.dev.documents import new_key, new_signing_key
 from gamed.dev.provider import DevelopmentProvider, RecordedRequest
 
 BASE = "https://provider.example"
@@ -25,6 +25,8 @@ GOOGLE_CLIENT = Client(
 )
 SIDE_SECRET = "side-secret"
 SIGNING_KEY = new_signing_key()
+RSA_KEY = new_key("development-1")
+"""One for all tests of the process: to generate it takes 50 ms."""
 SIDE_CLIENTS = tuple(
     Client(
         EMULATED[name],
@@ -54,4 +56,5 @@ def development_provider(clock: Clock | None = None, kind: type[WatchedProvider]
         clock,
         lambda: START_MS + int(clock.seconds() * 1000),
         lambda size: next(numbers).to_bytes(size, "big"),
+        key=RSA_KEY,
     )
