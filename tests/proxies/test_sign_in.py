@@ -2,7 +2,7 @@
 
 import re
 import time
-from hashlib import sha256
+from random import Random
 from urllib.parse import parse_qs, urlsplit
 
 from tests.cli.process import folder_of
@@ -18,7 +18,7 @@ from tests.proxies.test_players import hidden
 from tests.support.covers import covers
 
 BASE = f"https://{HOST}"
-SAVE = b"".join(sha256(b"%d" % number).digest() for number in range(16 * 1024 * 1024 // 32))
+SAVE = Random(1).randbytes(16 * 1024 * 1024)
 """A save of the largest size, without repetition."""
 META = '{"title":"' + "x" * 2036 + '"}'
 ROUTES = (
