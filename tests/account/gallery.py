@@ -180,7 +180,7 @@ def of_owner() -> Iterator[Shown]:
     yield Shown.of("owner of nobody", owner_page(nobody, {}))
     stored = report().stored
     assert stored is not None
-    many = [*every_event(), *list(stored.events) * 30]
+    many = [*every_event(stored.names), *list(stored.events) * 30]
     waiting = list(stored.waiting) * (WAITING + 1)
     busy = replace(report(), more=(NOW_MS, PLAYERS[0]), stored=replace(stored, events=many, waiting=waiting))
     yield Shown.of("owner of many", owner_page(busy, LABELS), LONG)
@@ -188,16 +188,21 @@ def of_owner() -> Iterator[Shown]:
     yield Shown.of("owner without databases", owner_page(without, {}))
 
 
-def every_event() -> Iterator[EventCount]:
-    """Yield an event for each sentence that the owner reads."""
+def every_event(names: Mapping[str, str | None]) -> Iterator[EventCount]:
+    """Yield an event for each sentence that the owner reads: most events have the same one whatever their details."""
     values = [{"command": command} for command in (*owner_sentences.COMMANDS, "saves export")]
     values += [{"outcome": outcome} for outcome in (*owner_sentences.REFUSED, *owner_sentences.REFUSED_PLAYER)]
     values += [{"scope": scope} for scope in owner_sentences.SCOPES] + [{"created": "yes"}, {"value": "note"}]
+    seen = set()
     for event in (*SecurityEvent, "moon_landed"):
         for player in ("", PLAYERS[0], PLAYERS[2], "ply_gone"):
             for each in values:
                 detail = dumps({"provider": "discord", **each})
-                yield EventCount(EventKey(0, str(event), player, detail), NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1)
+                found = EventCount(EventKey(0, str(event), player, detail), NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1)
+                words = owner_sentences.sentence_of(found, names, LABELS)
+                if (key := (event, player, words.source.format(**words.values))) not in seen:
+                    seen.add(key)
+                    yield found
 
 
 def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: str = "level-2") -> AccountOverview:
