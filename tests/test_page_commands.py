@@ -26,6 +26,8 @@ PROGRAM = re.compile(r"(?m)^\s*(?:\$ |sudo |gamed |gamedctl |curl |apt-get |pip 
 """How a line begins that people paste into a shell."""
 BLOCK_OF_FRESH = re.compile(r"""block (\S+) ("[^"]+"|'[^']+')""")
 CALL = re.compile(r"(?m)(?:^|[;|&(`]|\bsudo |/bin/) *(?:gamed|gamedctl) ([^\n|;&()`#<>]+)")
+ON_PATH = re.compile(r"PATH=|apt-get install -y \./gamed_|pipx install ")
+HOW_TO_CALL = "#how-to-call-gamed"
 SPAN = re.compile(r"`((?:sudo )?gamed(?:ctl)? [^`\n]+)`")
 
 
@@ -119,6 +121,13 @@ def unknown(arguments: list[str]) -> str | None:
     return None
 
 
+def is_lost(text: str) -> bool:
+    """Return whether a page calls `gamed` alone, and neither puts it on the path nor links to what else to write."""
+    shell = "\n".join(block.text for block in blocks("", text) if block.language in SHELLS)
+    before, alone, _ = f"\n{shell}".partition("\ngamed ")
+    return bool(alone) and not ON_PATH.search(before) and HOW_TO_CALL not in text
+
+
 class PageCommandTests(SynchronousTestCase):
     def setUp(self) -> None:
         texts = {page.relative_to(ROOT).as_posix(): page.read_text("utf-8") for page in pages()}
@@ -134,6 +143,21 @@ class PageCommandTests(SynchronousTestCase):
         shell = [block for block in self.blocks if block.language in SHELLS]
         wrong = [f"{block}: {name}" for block in shell for call in calls(block.text) if (name := unknown(call))]
         self.assertEqual(wrong, [])
+
+    def test_gamed_is_on_the_path(self) -> None:
+        """A page for owners that calls `gamed` alone has put it on the path, or links to what else to write."""
+        owners = sorted((ROOT / "docs" / "owners").glob("*.md"))
+        lost = [page.name for page in owners if is_lost(page.read_text("utf-8")) and page.name != "commands.md"]
+        self.assertEqual(lost, [])
+        for text, found in (
+            ("```sh\ngamed serve\n```", True),
+            ("```sh\ngamed serve\nexport PATH=/opt/gamed/bin:$PATH\n```", True),
+            ("```sh\nexport PATH=/opt/gamed/bin:$PATH\ngamed serve\n```", False),
+            ("[how](commands.md#how-to-call-gamed)\n```sh\ngamed serve\n```", False),
+            ("```sh\n.venv/bin/gamed serve\n```", False),
+            ("```\ngamed serve\n```", False),
+        ):
+            self.assertEqual(is_lost(text), found, text)
 
     def test_commands_in_sentences(self) -> None:
         """Each command and each option of gamed in code font exists; the changes name also what was removed."""
