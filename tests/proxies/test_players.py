@@ -153,5 +153,7 @@ class PlayersTests(SynchronousTestCase):
 def hidden(test: SynchronousTestCase, proxy: Proxy, secrets: Sequence[str]) -> None:
     """Assert that the proxy has written neither these secrets nor any query."""
     for path, text in proxy.logs().items():
-        test.assertEqual([secret for secret in (*secrets, "?") if secret in text], [], (proxy.name, path))
+        test.assertEqual([secret for secret in secrets if secret in text], [], (proxy.name, path))
+        # Debian 13's Caddy asks at its start: "Not a *net.UDPConn?. See ...".
+        test.assertNotRegex(text, r"\?(?!\. See )", (proxy.name, path))
     test.assertTrue(proxy.log.read_text("utf-8"))
