@@ -128,6 +128,11 @@ ROWS = {
     "mkdocs.yml": "tests.test_docs",
 }
 """Tests by path. The longest path counts; a module without `test_` in its name means the tests that import it."""
+BY_ROW = {"tests.e2e.test_engines"}
+"""Tests of minutes that import only words of pages and intervals: they run where a row names them."""
+SETUP, SETUP_TESTS = "gamed.cli.setup", "tests.cli.setup"
+"""The tests of `gamed setup` start whole servers, and take as long as a third of tests.cli. A feature that its package
+does not import has them left out."""
 WHOLE = ("tests", "clients")
 ONLY_GATE = ("the container: .ci/container", "the README's first command: .ci/run")
 """Checks that no change makes this program run: they build or install everything anew."""
@@ -196,7 +201,16 @@ class Sources:
         return seen & self.tests
 
     def direct(self, module: str) -> set[str]:
-        return self._importers.get(module, set()) & self.tests
+        return self._importers.get(module, set()) & self.tests - BY_ROW
+
+    def using(self, feature: str, folder: str) -> set[str]:
+        """Return the tests of a folder of the package that imports this feature."""
+        tests = {f"tests.{folder}"} & self.texts.keys()
+        if not is_below(SETUP_TESTS, tests) or any(
+            is_below(name, {SETUP}) for name in self._importers.get(f"gamed.{feature}", ())
+        ):
+            return tests
+        return {name for name in self.tests if is_below(name, tests) and not is_below(name, {SETUP_TESTS})}
 
     def folders_importing(self, folder: str) -> set[str]:
         """Return the folders and shared modules of the package that import a module of this one."""
@@ -254,7 +268,7 @@ def needed_by_package(module: str, path: str, sources: Sources) -> set[str] | No
     if name in WIRING or (tests is None and (path != f"gamed/{name}.py" or not importing)):
         return None
     if tests is not None:
-        tests |= {f"tests.{each}" for each in importing if f"tests.{each}" in sources.texts}
+        tests = tests.union(*(sources.using(name, each) for each in importing))
     else:
         seen, waiting, tests = {name}, [name], {"tests.util"}
         while waiting:

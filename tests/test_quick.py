@@ -57,7 +57,12 @@ class PlanTests(SynchronousTestCase):
             ("gamed/pages/templates/base.html", f"tests.pages tests.e2e.test_pages tests.e2e.test_languages {WHEEL}"),
             ("gamed/assets/store.py", "tests.assets tests.cli.test_closed_python"),
             ("gamed/sessions/store.py", "tests.sessions tests.cli.test_closed_python"),
-            ("gamed/players/names.py", "tests.players tests.login tests.sessions tests.saves tests.account tests.cli"),
+            ("gamed/players/names.py", "tests.players tests.login tests.sessions tests.saves tests.account"),
+            ("gamed/players/planted.py", "tests.cli.test_people tests.cli.test_closed_python tests.cli.test_restore"),
+            ("gamed/config/model.py", "tests.cli"),
+            ("gamed/cli/setup/plan.py", "tests.cli"),
+            ("gamed/account/views.py", "tests.e2e.test_engines"),
+            ("gamed/owner/views.py", "tests.e2e.test_owner_site"),
             ("gamed/http/app.py", "tests.http tests.saves tests.login tests.assets tests.contract tests.proxies"),
             ("gamed/database/queues.py", "tests.database tests.saves tests.login tests.sessions tests.processes"),
             ("gamed/database/sqlite/schema/state/9999.sql", "tests.database tests.saves"),
@@ -95,6 +100,15 @@ class PlanTests(SynchronousTestCase):
             missing = [name for name in {*ALWAYS, *wanted.split()} if not is_below(name, found)]
             self.assertEqual(missing, [], path)
             self.assertNotIn("tests", found, path)
+
+    def test_longest(self) -> None:
+        """A change of a feature does not run tests of minutes that only start it beside others."""
+        for path in ("gamed/saves/service.py", "gamed/login/local.py", "gamed/sessions/planted.py"):
+            found = plan(path).tests
+            self.assertIn("tests.cli.test_saves", found, path)
+            for name in ("tests.cli.setup", "tests.bench.test_scripts", "tests.e2e.test_engines"):
+                self.assertFalse(any(is_below(each, {name}) for each in found) or is_below(name, found), (path, name))
+        self.assertIn("tests.bench.test_where", plan("gamed/saves/service.py").tests)
 
     def test_readers_of_the_package(self) -> None:
         """A change anywhere in gamed/ runs each test that reads all of it, itself or by a helper."""
