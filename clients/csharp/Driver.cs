@@ -263,7 +263,7 @@ static class Program
     {
         var shown = new Dictionary<string, object>
         {
-            { "code", error.Code }, { "kind", error.GetType().Name }, { "detail", error.Detail },
+            { "code", error.Code }, { "kind", error.GetType().Name.Replace("Exception", "") }, { "detail", error.Detail },
             { "status", error.Status },
         };
         if (error.RetryAfter != null)

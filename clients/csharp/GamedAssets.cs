@@ -35,16 +35,17 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
+    /// <summary>The older name of <see cref="DiskFullException"/>.</summary>
+    public class DiskFull : LocalDamagedException { internal DiskFull(Failure how) : base(how) { } }
+
     /// <summary>The release does not fit on this device; received bytes are kept for the next download.</summary>
-    public class DiskFull : LocalDamaged
+    public class DiskFullException : DiskFull
     {
         /// <summary>`missing` is in bytes.</summary>
-        internal DiskFull(long missing, Exception inner) : base("disk_full",
+        internal DiskFullException(long missing, Exception inner) : base(new Failure("disk_full",
             "This device has no room for the download: " +
             (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
-            " MiB are still to come. Free some space, then start it again.", inner)
-        {
-        }
+            " MiB are still to come. Free some space, then start it again.", inner)) { }
     }
 
     // --- A release: validated before any part of it is used -----------------------------------------------------
@@ -73,7 +74,7 @@ namespace Gamed
                 Type = Members.Maybe<string>(members, "type") ?? GamedClient.Bytes,
             };
             if (file.Size < 0 || !Hashes.IsMatch(file.Sha256))
-                throw new NotGamed("The release's list of files is malformed.");
+                throw new NotGamedException("The release's list of files is malformed.");
             return file;
         }
     }
@@ -115,7 +116,7 @@ namespace Gamed
             return "r" + Saves.Hex(Saves.Hash(raw)).Substring(0, 16);
         }
 
-        /// <summary>Parses a manifest; throws NotGamed if this device must not store its files.</summary>
+        /// <summary>Parses a manifest; throws NotGamedException if this device must not store its files.</summary>
         internal static Manifest Of(byte[] raw)
         {
             IDictionary<string, object> value;
@@ -125,18 +126,18 @@ namespace Gamed
             }
             catch (FormatException e)
             {
-                throw new NotGamed("The server's list of files is malformed.", 0, e);
+                throw new NotGamedException("The server's list of files is malformed.", 0, e);
             }
             if (Members.Maybe<long>(value, "format") != 1)
-                throw new NotGamed("The release has a format that this game does not know; update the game.");
+                throw new NotGamedException("The release has a format that this game does not know; update the game.");
             var listed = Members.Of<Dictionary<string, object>>(value, "files");
             if (listed.Count > MaxFiles)
-                throw new NotGamed("The release has more files than this game takes.");
+                throw new NotGamedException("The release has more files than this game takes.");
             AssetPaths.Refuse(listed.Keys);
             Dictionary<string, AssetFile> files =
                 listed.ToDictionary(pair => pair.Key, pair => AssetFile.Of(pair.Value));
             if (files.Values.GroupBy(file => file.Sha256).Any(same => same.Any(file => file.Size != same.First().Size)))
-                throw new NotGamed("The release gives a file two sizes.");
+                throw new NotGamedException("The release gives a file two sizes.");
             return new Manifest
             {
                 Raw = raw,
@@ -156,7 +157,7 @@ namespace Gamed
 
         static readonly char[] NotOnWindows = "<>:\"|?*\\".ToCharArray();
 
-        /// <summary>Throws NotGamed unless all paths can be files of one folder on any system.</summary>
+        /// <summary>Throws NotGamedException unless all paths can be files of one folder on any system.</summary>
         internal static void Refuse(IEnumerable<string> paths)
         {
             var files = new HashSet<string>(StringComparer.Ordinal);
@@ -165,11 +166,13 @@ namespace Gamed
             {
                 string flaw = FlawOf(path);
                 if (flaw != null)
-                    throw new NotGamed("The release has a file that must not be written: '" + path + "' " + flaw + ".");
+                    throw new NotGamedException(
+                        "The release has a file that must not be written: '" + path + "' " + flaw + ".");
                 string key = Fold(path);
                 List<string> above = Above(key).ToList();
                 if (!files.Add(key) || folders.Contains(key) || above.Any(files.Contains))
-                    throw new NotGamed("The release has two files, or file and folder, of one name: '" + path + "'.");
+                    throw new NotGamedException(
+                        "The release has two files, or file and folder, of one name: '" + path + "'.");
                 folders.UnionWith(above);
             }
         }
@@ -304,7 +307,7 @@ namespace Gamed
             {
                 return Manifest.Of(raw);
             }
-            catch (NotGamed)
+            catch (NotGamedException)
             {
                 return null;
             }
@@ -481,7 +484,7 @@ namespace Gamed
                 {
                     return await call(null).ConfigureAwait(false);
                 }
-                catch (SignInRequired error)
+                catch (SignInRequiredException error)
                 {
                     if (error.Code != "token_missing")
                         throw;
@@ -627,7 +630,8 @@ namespace Gamed
                 File.Delete(part);
                 Count(-file.Size, 0);
                 if (left == 0)
-                    throw new DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.");
+                    throw new DownloadCorruptException(new Failure("download_corrupt",
+                        "A file of the release arrived damaged, twice."));
             }
             foreach (string target in targets)
                 place.PutBeside(part, target);
@@ -712,7 +716,8 @@ namespace Gamed
 
         static DownloadCorrupt OtherBytes()
         {
-            return new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+            return new DownloadCorruptException(new Failure("download_corrupt",
+                "The server sends other bytes than its release has."));
         }
 
         /// <summary>Returns the number of bytes before the wanted ones: 0, unless the server sends the whole file
@@ -721,7 +726,7 @@ namespace Gamed
         {
             string coding = head.Header("Content-Encoding").ToLowerInvariant();
             if (coding != "" && coding != "identity")
-                throw new NotGamed("Something between here and the server changes the files on their way.");
+                throw new NotGamedException("Something between here and the server changes the files on their way.");
             if (head.Status == 200)
                 return start;
             string expected = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, file.Size - 1,
@@ -794,11 +799,11 @@ namespace Gamed
         /// <summary>The files of the release.</summary>
         public Manifest Manifest { get; private set; }
 
-        /// <summary>Returns the path of one of its files; throws NotFound.</summary>
+        /// <summary>Returns the path of one of its files; throws NotFoundException.</summary>
         public string PathOf(string name)
         {
             if (!Manifest.Files.ContainsKey(name))
-                throw new NotFound("file_not_found", "'" + name + "' is not in this release.");
+                throw new NotFoundException(new Failure("file_not_found", "'" + name + "' is not in this release."));
             return place.PathOf(Id, name);
         }
     }
@@ -821,7 +826,7 @@ namespace Gamed
         IDisposable held;
 
         /// <summary>`folder` replaces the one beside the credential; it must not have other files. Throws
-        /// LocalDamaged.</summary>
+        /// LocalDamagedException.</summary>
         public Assets(GamedClient client, string folder = null)
         {
             Folder = Path.GetFullPath(folder ?? Path.Combine(client.Folder, "assets", client.Place));
@@ -850,13 +855,13 @@ namespace Gamed
             }
         }
 
-        /// <summary>Returns the path of a file of the current release. Throws NotFound, and Unreachable until a release
-        /// has been downloaded.</summary>
+        /// <summary>Returns the path of a file of the current release. Throws NotFoundException, and
+        /// UnreachableException until a release has been downloaded.</summary>
         public string PathOf(string name)
         {
             LocalRelease release = Current;
             if (release == null)
-                throw new Unreachable("not_arrived", "The game's files have not been downloaded yet.");
+                throw new UnreachableException("not_arrived", "The game's files have not been downloaded yet.");
             return release.PathOf(name);
         }
 
@@ -903,15 +908,16 @@ namespace Gamed
         /// <summary>Downloads the channel's release (or one named by its id); it is complete and current on this device
         /// when this ends. Bytes that are here already are not fetched; `verify` checks all of them first. `progress`
         /// is called often, on threads of the pool. Received bytes are kept for the next download. This process keeps
-        /// the release that it has open until <see cref="Switch"/>. Throws NotFound, SignInRequired if files are for
-        /// players only, DiskFull, DownloadCorrupt, InUse, Unreachable and other errors of requests,
-        /// LocalDamaged, OperationCanceledException.</summary>
+        /// the release that it has open until <see cref="Switch"/>. Throws NotFoundException, SignInRequiredException
+        /// if files are for players only, DiskFullException, DownloadCorruptException, InUseException,
+        /// UnreachableException and other errors of requests, LocalDamagedException,
+        /// OperationCanceledException.</summary>
         public Task<Manifest> DownloadAsync(string channel = "stable", Action<AssetProgress> progress = null,
             bool verify = false, CancellationToken cancel = default(CancellationToken))
         {
             if (!Channels.IsMatch(channel) && !Manifest.Releases.IsMatch(channel))
-                throw new Refused("invalid_channel",
-                    "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.");
+                throw new RefusedException(new Failure("invalid_channel",
+                    "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."));
             return Errors.OnDiskAsync(Task.Run(
                 () => AloneAsync(channel, progress ?? (_ => { }), verify, cancel), cancel));
         }
@@ -922,7 +928,7 @@ namespace Gamed
             using (IDisposable alone = place.TryLock())
             {
                 if (alone == null)
-                    throw new InUse("in_use", "Another process is downloading into this folder.");
+                    throw new InUseException(new Failure("in_use", "Another process is downloading into this folder."));
                 for (int left = Restarts - 1; ; left--)
                 {
                     Manifest manifest = await ManifestAsync(channel, cancel).ConfigureAwait(false);
@@ -937,7 +943,7 @@ namespace Gamed
                         place.RemoveOthers(manifest.Release);
                         return manifest;
                     }
-                    catch (NotFound)  // the owner has removed it meanwhile: try the newer one
+                    catch (NotFoundException)  // the owner has removed it meanwhile: try the newer one
                     {
                         if (left == 0)
                             throw;
@@ -946,7 +952,7 @@ namespace Gamed
                     {
                         int code = Marshal.GetHRForException(e) & 0xffff;
                         if (code == 112 || code == 39)  // ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL
-                            throw new DiskFull(download.Missing, e);
+                            throw new DiskFullException(download.Missing, e);
                         throw;
                     }
                 }
@@ -970,7 +976,7 @@ namespace Gamed
                 }, cancel).ConfigureAwait(false);
                 return Manifest.Of(answer.Body);
             }
-            catch (NotModified)
+            catch (NotModifiedException)
             {
                 if (here == null)
                     throw;
@@ -978,16 +984,18 @@ namespace Gamed
             }
         }
 
-        /// <summary>Throws DownloadCorrupt unless the manifest has the hash that the release is named by.</summary>
+        /// <summary>Throws DownloadCorruptException unless the manifest has the hash that the release is named
+        /// by.</summary>
         static void CheckRelease(Answer answer)
         {
             string named = answer.Header("Asset-Release");
             if (named == "")
                 named = Regex.Match(answer.Header("ETag"), "\\A(?:W/)?\"([^\"]*)\"\\z").Groups[1].Value;
             if (!Manifest.Releases.IsMatch(named))
-                throw new NotGamed("The server's answer lacks 'ETag'.");
+                throw new NotGamedException("The server's answer lacks 'ETag'.");
             if (Manifest.ReleaseOf(answer.Body) != named)
-                throw new DownloadCorrupt("download_corrupt", "The list of files arrived damaged.");
+                throw new DownloadCorruptException(new Failure("download_corrupt",
+                    "The list of files arrived damaged."));
         }
     }
 }

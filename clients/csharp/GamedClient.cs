@@ -6,7 +6,7 @@
 //     if (!await client.EnsureSignedInAsync(new MyDialogs()))     // an IPerson: how the game asks and shows
 //         return;                                                 // the player has seen why
 //     Save save = await client.GetAsync("auto");                  // null: never saved
-//     await client.PutAsync("auto", bytes, save);                 // throws Conflict, and loses neither side
+//     await client.PutAsync("auto", bytes, save);                 // throws ConflictException, and loses neither side
 //
 // To play offline too, copy GamedSync.cs along; to download the game's files, GamedAssets.cs.
 //
@@ -34,24 +34,23 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    // --- Errors: one class for each thing a game does about them, chosen by `code` -----------------------------------
+    // --- Errors: one class for each thing a game does about them; the table of Errors has the codes of each ----------
 
-    /// <summary>
-    /// A failure: <see cref="Code"/> is for the program, <see cref="Detail"/> for the person.
-    /// </summary>
+    /// <summary>The older name of <see cref="GamedException"/>: <see cref="Code"/> is for the program,
+    /// <see cref="Detail"/> for the person.</summary>
     public class GamedError : Exception
     {
-        static readonly Dictionary<string, object> Nothing = new Dictionary<string, object>();
+        internal GamedError(Failure how) : base(how.Detail + " (" + how.Code + ")", how.Inner)
+        {
+            Code = how.Code;
+            Detail = how.Detail;
+            Status = how.Status;
+            Problem = how.Problem ?? new Dictionary<string, object>();
+        }
 
         /// <summary>`code` for the program, `detail` for the person.</summary>
         public GamedError(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
-            Exception inner = null) : base(detail + " (" + code + ")", inner)
-        {
-            Code = code;
-            Detail = detail;
-            Status = status;
-            Problem = problem ?? Nothing;
-        }
+            Exception inner = null) : this(new Failure(code, detail, inner) { Status = status, Problem = problem }) { }
 
         /// <summary>The protocol's code, or one of this client's own.</summary>
         public string Code { get; private set; }
@@ -75,184 +74,188 @@ namespace Gamed
         /// <summary>True if the failure is temporary; the client has retried already.</summary>
         public virtual bool Passing
         {
-            get { return false; }
+            get { return this is Unreachable || this is Busy || this is RateLimited || this is DownloadCorrupt; }
         }
+    }
+
+    /// <summary>A failure: Code is for the program, Detail for the person.</summary>
+    public class GamedException : GamedError
+    {
+        internal GamedException(Failure how) : base(how) { }
+
+        /// <summary>`code` for the program, `detail` for the person.</summary>
+        public GamedException(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
+            Exception inner = null) : base(code, detail, status, problem, inner) { }
+    }
+
+    /// <summary>The parts of an error.</summary>
+    sealed class Failure
+    {
+        internal readonly string Code, Detail;
+        internal readonly Exception Inner;
+        internal int Status;
+        internal IDictionary<string, object> Problem;
+
+        internal Failure(string code, string detail, Exception inner = null)
+        {
+            Code = code;
+            Detail = detail;
+            Inner = inner;
+        }
+    }
+
+    // The client throws the classes named ...Exception. Each derives from the class with its older name, so that a game
+    // can catch either until 1.0.
+
+    /// <summary>The older name of <see cref="UnreachableException"/>.</summary>
+    public class Unreachable : GamedException
+    {
+        internal Unreachable(Failure how) : base(how) { }
+
+        /// <summary>`code` for the program, `detail` for the person.</summary>
+        public Unreachable(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
+            Exception inner = null) : base(code, detail, status, problem, inner) { }
     }
 
     /// <summary>The response is missing or incomplete, or comes from a front proxy that cannot reach its
     /// server.</summary>
-    public class Unreachable : GamedError
+    public class UnreachableException : Unreachable
     {
         /// <summary>`code` for the program, `detail` for the person.</summary>
-        public Unreachable(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
-            Exception inner = null) : base(code, detail, status, problem, inner)
-        {
-        }
-
-        /// <summary>True: the client retries it.</summary>
-        public override bool Passing
-        {
-            get { return true; }
-        }
+        public UnreachableException(string code, string detail, int status = 0,
+            IDictionary<string, object> problem = null, Exception inner = null)
+                : base(code, detail, status, problem, inner) { }
     }
+
+    /// <summary>The older name of <see cref="BusyException"/>.</summary>
+    public class Busy : GamedException { internal Busy(Failure how) : base(how) { } }
 
     /// <summary>The server cannot perform the request now.</summary>
-    public class Busy : GamedError
-    {
-        internal Busy(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
+    public class BusyException : Busy { internal BusyException(Failure how) : base(how) { } }
 
-        /// <summary>True: the client retries it.</summary>
-        public override bool Passing
-        {
-            get { return true; }
-        }
-    }
+    /// <summary>The older name of <see cref="RateLimitedException"/>.</summary>
+    public class RateLimited : GamedException { internal RateLimited(Failure how) : base(how) { } }
 
     /// <summary>Too many requests; see <see cref="GamedError.RetryAfter"/>.</summary>
-    public class RateLimited : GamedError
-    {
-        internal RateLimited(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
+    public class RateLimitedException : RateLimited { internal RateLimitedException(Failure how) : base(how) { } }
 
-        /// <summary>True: the client retries it.</summary>
-        public override bool Passing
-        {
-            get { return true; }
-        }
-    }
+    /// <summary>The older name of <see cref="DownloadCorruptException"/>.</summary>
+    public class DownloadCorrupt : GamedException { internal DownloadCorrupt(Failure how) : base(how) { } }
 
     /// <summary>The received bytes do not match the digest that the server sent.</summary>
-    public class DownloadCorrupt : GamedError
+    public class DownloadCorruptException : DownloadCorrupt
     {
-        internal DownloadCorrupt(string code, string detail) : base(code, detail)
-        {
-        }
-
-        /// <summary>True: the client retries it.</summary>
-        public override bool Passing
-        {
-            get { return true; }
-        }
+        internal DownloadCorruptException(Failure how) : base(how) { }
     }
 
+    /// <summary>The older name of <see cref="NotGamedException"/>.</summary>
+    public class NotGamed : GamedException { internal NotGamed(Failure how) : base(how) { } }
+
     /// <summary>The server at this address does not speak this protocol.</summary>
-    public class NotGamed : GamedError
+    public class NotGamedException : NotGamed
     {
-        internal NotGamed(string detail, int status = 0, Exception inner = null)
-            : base("not_gamed", detail, status, null, inner)
-        {
-        }
+        internal NotGamedException(string detail, int status = 0, Exception inner = null)
+            : base(new Failure("not_gamed", detail, inner) { Status = status }) { }
+    }
+
+    /// <summary>The older name of <see cref="UntrustedAddressException"/>.</summary>
+    public class UntrustedAddress : GamedException
+    {
+        internal UntrustedAddress(Failure how) : base(how) { }
+
+        /// <summary>`code` for the program, `detail` for the person.</summary>
+        public UntrustedAddress(string code, string detail, Exception inner = null)
+            : base(new Failure(code, detail, inner)) { }
+
+        /// <summary>`detail` for the person.</summary>
+        public UntrustedAddress(string detail) : this("untrusted_address", detail) { }
     }
 
     /// <summary>An address that must not be used: plain http on the network, or a link to another server.</summary>
-    public class UntrustedAddress : GamedError
+    public class UntrustedAddressException : UntrustedAddress
     {
         /// <summary>`code` for the program, `detail` for the person.</summary>
-        public UntrustedAddress(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
-        {
-        }
+        public UntrustedAddressException(string code, string detail, Exception inner = null)
+            : base(code, detail, inner) { }
 
-        /// <summary>`code` for the program, `detail` for the person.</summary>
-        public UntrustedAddress(string detail) : this("untrusted_address", detail)
-        {
-        }
+        /// <summary>`detail` for the person.</summary>
+        public UntrustedAddressException(string detail) : base(detail) { }
     }
+
+    /// <summary>The older name of <see cref="RefusedException"/>.</summary>
+    public class Refused : GamedException { internal Refused(Failure how) : base(how) { } }
 
     /// <summary>The server rejected the request; sending it again gives the same error.</summary>
-    public class Refused : GamedError
-    {
-        internal Refused(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class RefusedException : Refused { internal RefusedException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="SignInRequiredException"/>.</summary>
+    public class SignInRequired : GamedException { internal SignInRequired(Failure how) : base(how) { } }
 
     /// <summary>No player is signed in on this device, or the session has ended.</summary>
-    public class SignInRequired : GamedError
+    public class SignInRequiredException : SignInRequired
     {
-        internal SignInRequired(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
-            : base(code, detail, status, problem)
-        {
-        }
-
-        internal static SignInRequired SignedOut()
-        {
-            return new SignInRequired("signed_out", "No player is signed in here.");
-        }
+        internal SignInRequiredException(Failure how) : base(how) { }
     }
+
+    /// <summary>The older name of <see cref="PlayerChangedException"/>.</summary>
+    public class PlayerChanged : SignInRequiredException { internal PlayerChanged(Failure how) : base(how) { } }
 
     /// <summary>Another player has signed in on this device meanwhile; nothing was read or written in their
     /// name.</summary>
-    public class PlayerChanged : SignInRequired
+    public class PlayerChangedException : PlayerChanged
     {
-        internal PlayerChanged() : base("player_changed", "Another player signed in here meanwhile.")
-        {
-        }
+        internal PlayerChangedException()
+            : base(new Failure("player_changed", "Another player signed in here meanwhile.")) { }
     }
+
+    /// <summary>The older name of <see cref="PlayerBlockedException"/>.</summary>
+    public class PlayerBlocked : GamedException { internal PlayerBlocked(Failure how) : base(how) { } }
 
     /// <summary>The owner of this server does not let the player in.</summary>
-    public class PlayerBlocked : GamedError
-    {
-        internal PlayerBlocked(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class PlayerBlockedException : PlayerBlocked { internal PlayerBlockedException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="LoginFailedException"/>.</summary>
+    public class LoginFailed : GamedException { internal LoginFailed(Failure how) : base(how) { } }
 
     /// <summary>The sign-in ended without credentials; start another one.</summary>
-    public class LoginFailed : GamedError
-    {
-        internal LoginFailed(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class LoginFailedException : LoginFailed { internal LoginFailedException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="LoginDeclinedException"/>.</summary>
+    public class LoginDeclined : LoginFailedException { internal LoginDeclined(Failure how) : base(how) { } }
 
     /// <summary>The player declined, in the browser or at the provider.</summary>
-    public class LoginDeclined : LoginFailed
+    public class LoginDeclinedException : LoginDeclined { internal LoginDeclinedException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="LoginCancelledException"/>.</summary>
+    public class LoginCancelled : LoginFailedException
     {
-        internal LoginDeclined(string code, string detail, IDictionary<string, object> problem)
-            : base(code, detail, 0, problem)
-        {
-        }
+        internal LoginCancelled(Failure how) : base(how) { }
+
+        /// <summary>`code` for the program, `detail` for the person.</summary>
+        public LoginCancelled(string code, string detail, IDictionary<string, object> problem = null)
+            : base(new Failure(code, detail) { Problem = problem }) { }
     }
 
     /// <summary>The game or the player cancelled the sign-in on this device.</summary>
-    public class LoginCancelled : LoginFailed
+    public class LoginCancelledException : LoginCancelled
     {
-        /// <summary>`code` for the program, `detail` for the person.</summary>
-        public LoginCancelled(string code, string detail, IDictionary<string, object> problem = null)
-            : base(code, detail, 0, problem)
-        {
-        }
+        internal LoginCancelledException(Failure how) : base(how) { }
 
-        internal static LoginCancelled Here()
-        {
-            return new LoginCancelled("login_cancelled", "The sign-in was cancelled.");
-        }
+        /// <summary>`code` for the program, `detail` for the person.</summary>
+        public LoginCancelledException(string code, string detail, IDictionary<string, object> problem = null)
+            : base(code, detail, problem) { }
     }
+
+    /// <summary>The older name of <see cref="LoginExpiredException"/>.</summary>
+    public class LoginExpired : LoginFailedException { internal LoginExpired(Failure how) : base(how) { } }
 
     /// <summary>The sign-in was not finished in time.</summary>
-    public class LoginExpired : LoginFailed
-    {
-        internal LoginExpired(string code, string detail, IDictionary<string, object> problem)
-            : base(code, detail, 0, problem)
-        {
-        }
-    }
+    public class LoginExpiredException : LoginExpired { internal LoginExpiredException(Failure how) : base(how) { } }
 
-    /// <summary>The finish code is wrong.</summary>
-    public class InvalidProof : GamedError
+    /// <summary>The older name of <see cref="InvalidProofException"/>.</summary>
+    public class InvalidProof : GamedException
     {
-        internal InvalidProof(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
+        internal InvalidProof(Failure how) : base(how) { }
 
         /// <summary>The number of further attempts; 0: the sign-in has ended.</summary>
         public int AttemptsLeft
@@ -261,49 +264,41 @@ namespace Gamed
         }
     }
 
+    /// <summary>The finish code is wrong.</summary>
+    public class InvalidProofException : InvalidProof { internal InvalidProofException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="NotFoundException"/>.</summary>
+    public class NotFound : GamedException { internal NotFound(Failure how) : base(how) { } }
+
     /// <summary>The server has no such save, version, session or file.</summary>
-    public class NotFound : GamedError
-    {
-        internal NotFound(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class NotFoundException : NotFound { internal NotFoundException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="DeletedException"/>.</summary>
+    public class Deleted : NotFoundException { internal Deleted(Failure how) : base(how) { } }
 
     /// <summary>The save was deleted; its versions can still be restored.</summary>
-    public class Deleted : NotFound
-    {
-        internal Deleted(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class DeletedException : Deleted { internal DeletedException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="NotModifiedException"/>.</summary>
+    public class NotModified : GamedException { internal NotModified(Failure how) : base(how) { } }
 
     /// <summary>The version that was passed is the current one (304).</summary>
-    public class NotModified : GamedError
+    public class NotModifiedException : NotModified
     {
-        internal NotModified() : base("not_modified", "You have the current version.", 304)
-        {
-        }
+        internal NotModifiedException()
+            : base(new Failure("not_modified", "You have the current version.") { Status = 304 }) { }
     }
+
+    /// <summary>The older name of <see cref="BaseRequiredException"/>.</summary>
+    public class BaseRequired : GamedException { internal BaseRequired(Failure how) : base(how) { } }
 
     /// <summary>The slot exists: pass the version that this write is based on.</summary>
-    public class BaseRequired : GamedError
-    {
-        internal BaseRequired(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class BaseRequiredException : BaseRequired { internal BaseRequiredException(Failure how) : base(how) { } }
 
-    /// <summary>Another device wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless Detail gives
-    /// a reason (docs/protocol.md: Conditions and ranges).</summary>
-    public class Conflict : GamedError
+    /// <summary>The older name of <see cref="ConflictException"/>.</summary>
+    public class Conflict : GamedException
     {
-        internal Conflict(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
+        internal Conflict(Failure how) : base(how) { }
 
         /// <summary>The save that the write was based on, or null.</summary>
         public SaveInfo Base
@@ -333,6 +328,10 @@ namespace Gamed
             }
         }
     }
+
+    /// <summary>Another device wrote first. The server kept your bytes too, as Yours, unless Detail gives a reason
+    /// (docs/protocol.md: Conditions and ranges).</summary>
+    public class ConflictException : Conflict { internal ConflictException(Failure how) : base(how) { } }
 
     /// <summary>One slot of a refused commit.</summary>
     public sealed class SlotConflict
@@ -365,53 +364,90 @@ namespace Gamed
         }
     }
 
+    /// <summary>The older name of <see cref="QuotaExceededException"/>.</summary>
+    public class QuotaExceeded : GamedException { internal QuotaExceeded(Failure how) : base(how) { } }
+
     /// <summary>The player has reached a limit; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
-    public class QuotaExceeded : GamedError
-    {
-        internal QuotaExceeded(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class QuotaExceededException : QuotaExceeded { internal QuotaExceededException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="StorageFullException"/>.</summary>
+    public class StorageFull : GamedException { internal StorageFull(Failure how) : base(how) { } }
 
     /// <summary>The owner's disk is full.</summary>
-    public class StorageFull : GamedError
-    {
-        internal StorageFull(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class StorageFullException : StorageFull { internal StorageFullException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="SaveCorruptException"/>.</summary>
+    public class SaveCorrupt : GamedException { internal SaveCorrupt(Failure how) : base(how) { } }
 
     /// <summary>The server's copy is damaged; <see cref="GamedError.Detail"/> names the newest good version.</summary>
-    public class SaveCorrupt : GamedError
-    {
-        internal SaveCorrupt(string code, string detail, int status, IDictionary<string, object> problem)
-            : base(code, detail, status, problem)
-        {
-        }
-    }
+    public class SaveCorruptException : SaveCorrupt { internal SaveCorruptException(Failure how) : base(how) { } }
+
+    /// <summary>The older name of <see cref="InUseException"/>.</summary>
+    public class InUse : GamedException { internal InUse(Failure how) : base(how) { } }
 
     /// <summary>Another process, or another object of this one, has the folder open.</summary>
-    public class InUse : GamedError
-    {
-        internal InUse(string code, string detail) : base(code, detail)
-        {
-        }
-    }
+    public class InUseException : InUse { internal InUseException(Failure how) : base(how) { } }
 
-    /// <summary>This device cannot read or write a file, or a file does not have the bytes that were
-    /// written.</summary>
-    public class LocalDamaged : GamedError
-    {
-        internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
-        {
-        }
-    }
+    /// <summary>The older name of <see cref="LocalDamagedException"/>.</summary>
+    public class LocalDamaged : GamedException { internal LocalDamaged(Failure how) : base(how) { } }
+
+    /// <summary>This device cannot read or write a file, or a file does not have the bytes that were written.</summary>
+    public class LocalDamagedException : LocalDamaged { internal LocalDamagedException(Failure how) : base(how) { } }
 
     /// <summary>The errors of responses and of exceptions.</summary>
     static class Errors
     {
+        static readonly Func<Failure, GamedException> Refused = how => new RefusedException(how);
+        static readonly Func<Failure, GamedException> Conflict = how => new ConflictException(how);
+
+        /// <summary>The class of each code of a problem; of others it is Refused.</summary>
+        static readonly Dictionary<string, Func<Failure, GamedException>> Classes = Table(
+            Row("busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout",
+                how => new BusyException(how)),
+            Row("rate_limited", how => new RateLimitedException(how)),
+            Row("token_missing token_expired token_invalid session_revoked refresh_expired refresh_reused " +
+                "refresh_invalid reauthentication_required", how => new SignInRequiredException(how)),
+            Row("player_blocked player_pending registration_closed", how => new PlayerBlockedException(how)),
+            Row("device_secret_invalid login_collected", how => new LoginFailedException(how)),
+            Row("invalid_proof", how => new InvalidProofException(how)),
+            Row("version_conflict superseded", Conflict),
+            Row("deleted erased", how => new DeletedException(how)),
+            Row("save_not_found version_gone session_not_found channel_not_found release_not_found file_not_found",
+                how => new NotFoundException(how)),
+            Row("precondition_required", how => new BaseRequiredException(how)),
+            Row("save_too_large quota_exceeded too_many_slots", how => new QuotaExceededException(how)),
+            Row("storage_full", how => new StorageFullException(how)),
+            Row("corrupt_blob", how => new SaveCorruptException(how)));
+
+        /// <summary>The class of each code of a sign-in that has failed; of others it is LoginFailed.</summary>
+        static readonly Dictionary<string, Func<Failure, GamedException>> Ends = Table(
+            Row("login_denied provider_denied", how => new LoginDeclinedException(how)),
+            Row("login_cancelled", how => new LoginCancelledException(how)),
+            Row("login_expired", how => new LoginExpiredException(how)));
+
+        static KeyValuePair<string, Func<Failure, GamedException>> Row(string codes,
+            Func<Failure, GamedException> make)
+        {
+            return new KeyValuePair<string, Func<Failure, GamedException>>(codes, make);
+        }
+
+        static Dictionary<string, Func<Failure, GamedException>> Table(
+            params KeyValuePair<string, Func<Failure, GamedException>>[] rows)
+        {
+            return rows.SelectMany(row => row.Key.Split(' '), (row, code) => Row(code, row.Value))
+                .ToDictionary(row => row.Key, row => row.Value);
+        }
+
+        internal static GamedException SignedOut()
+        {
+            return new SignInRequiredException(new Failure("signed_out", "No player is signed in here."));
+        }
+
+        internal static GamedException Cancelled()
+        {
+            return new LoginCancelledException("login_cancelled", "The sign-in was cancelled.");
+        }
+
         /// <summary>Returns whether the client deletes its refresh credential: only after these codes
         /// (docs/protocol.md: Rules for clients).</summary>
         internal static bool Forgets(GamedError error)
@@ -446,7 +482,7 @@ namespace Gamed
                 {
                     problem = answer.Json();
                 }
-                catch (NotGamed)
+                catch (NotGamedException)
                 {
                 }
             }
@@ -465,41 +501,12 @@ namespace Gamed
 
         static GamedError OfCode(string code, string detail, Answer answer, IDictionary<string, object> problem)
         {
-            int status = answer.Status;
-            if (In(code, "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout"))
-                return new Busy(code, detail, status, problem);
-            if (code == "rate_limited")
-                return new RateLimited(code, detail, status, problem);
-            if (In(code, "token_missing token_expired token_invalid session_revoked refresh_expired refresh_reused " +
-                "refresh_invalid reauthentication_required"))
-                return new SignInRequired(code, detail, status, problem);
-            if (In(code, "player_blocked player_pending registration_closed"))
-                return new PlayerBlocked(code, detail, status, problem);
-            if (In(code, "device_secret_invalid login_collected"))
-                return new LoginFailed(code, detail, status, problem);
-            if (code == "invalid_proof")
-                return new InvalidProof(code, detail, status, problem);
-            return OfSaves(code, detail, status, problem);
-        }
-
-        static GamedError OfSaves(string code, string detail, int status, IDictionary<string, object> problem)
-        {
-            if (In(code, "version_conflict superseded") || (code == "deleted" && status == 412))
-                return new Conflict(code, detail, status, problem);
-            if (In(code, "deleted erased"))
-                return new Deleted(code, detail, status, problem);
-            if (In(code, "save_not_found version_gone session_not_found channel_not_found release_not_found " +
-                "file_not_found"))
-                return new NotFound(code, detail, status, problem);
-            if (code == "precondition_required")
-                return new BaseRequired(code, detail, status, problem);
-            if (In(code, "save_too_large quota_exceeded too_many_slots"))
-                return new QuotaExceeded(code, detail, status, problem);
-            if (code == "storage_full")
-                return new StorageFull(code, detail, status, problem);
-            if (code == "corrupt_blob")
-                return new SaveCorrupt(code, detail, status, problem);
-            return new Refused(code, detail, status, problem);
+            Func<Failure, GamedException> make;
+            if (!Classes.TryGetValue(code, out make))
+                make = Refused;
+            if (code == "deleted" && answer.Status == 412)
+                make = Conflict;
+            return make(new Failure(code, detail) { Status = answer.Status, Problem = problem });
         }
 
         /// <summary>Returns the error of a response without a problem. gamed always sends one, so a proxy in front of
@@ -509,14 +516,17 @@ namespace Gamed
             int status = answer.Status;
             string http = " (HTTP " + status.ToString(CultureInfo.InvariantCulture) + ").";
             if (status == 304)
-                return new NotModified();
+                return new NotModifiedException();
             if (status == 429)
-                return new RateLimited("rate_limited", "Too many requests; try again later.", status, null);
+                return Classes["rate_limited"](new Failure("rate_limited", "Too many requests; try again later.")
+                {
+                    Status = status,
+                });
             if (status == 408 || status == 502 || status == 503 || status == 504)
-                return new Unreachable("unreachable", "The server is away for the moment" + http, status);
+                return new UnreachableException("unreachable", "The server is away for the moment" + http, status);
             if (status >= 300 && status < 400)
-                return new NotGamed("This address leads elsewhere" + http, status);
-            return new NotGamed("No gamed server answers at this address" + http, status);
+                return new NotGamedException("This address leads elsewhere" + http, status);
+            return new NotGamedException("No gamed server answers at this address" + http, status);
         }
 
         /// <summary>Returns the error for an exception of this device's disk; null for any other.</summary>
@@ -525,7 +535,7 @@ namespace Gamed
             if (!(error is IOException || error is UnauthorizedAccessException || error is Win32Exception))
                 return null;
             string detail = "This device cannot store anything. Make space on its disk, then try again.";
-            return new LocalDamaged("local_disk", detail, error);
+            return new LocalDamagedException(new Failure("local_disk", detail, error));
         }
 
         /// <summary>Runs `work`; throws LocalDamaged for an exception of this device's disk.</summary>
@@ -561,16 +571,13 @@ namespace Gamed
         }
 
         /// <summary>Returns the error of a sign-in that has failed.</summary>
-        internal static LoginFailed OfLogin(IDictionary<string, object> problem)
+        internal static GamedException OfLogin(IDictionary<string, object> problem)
         {
-            string code = Members.Of<string>(problem, "code"), detail = Words(problem, code);
-            if (In(code, "login_denied provider_denied"))
-                return new LoginDeclined(code, detail, problem);
-            if (code == "login_cancelled")
-                return new LoginCancelled(code, detail, problem);
-            if (code == "login_expired")
-                return new LoginExpired(code, detail, problem);
-            return new LoginFailed(code, detail, 0, problem);
+            string code = Members.Of<string>(problem, "code");
+            Func<Failure, GamedException> make;
+            if (!Ends.TryGetValue(code, out make))
+                make = how => new LoginFailedException(how);
+            return make(new Failure(code, Words(problem, code)) { Problem = problem });
         }
     }
 
@@ -938,12 +945,13 @@ namespace Gamed
     /// <summary>Members of JSON objects.</summary>
     static class Members
     {
-        /// <summary>Returns a required member of the protocol; throws NotGamed unless it has this type.</summary>
+        /// <summary>Returns a required member of the protocol; throws NotGamedException unless it has this
+        /// type.</summary>
         internal static T Of<T>(IDictionary<string, object> of, string name)
         {
             object value;
             if (of == null || !of.TryGetValue(name, out value) || !(value is T))
-                throw new NotGamed("The server's answer lacks '" + name + "'.");
+                throw new NotGamedException("The server's answer lacks '" + name + "'.");
             return (T)value;
         }
 
@@ -989,7 +997,7 @@ namespace Gamed
 
         /// <summary>
         /// Parses an address as players type it: `play.example.org`, `https://play.example.org:8443`,
-        /// `http://127.0.0.1:8080`. Throws <see cref="UntrustedAddress"/>.
+        /// `http://127.0.0.1:8080`. Throws <see cref="UntrustedAddressException"/>.
         /// </summary>
         public static Origin Entered(string address)
         {
@@ -999,7 +1007,7 @@ namespace Gamed
             Origin origin = Split(address);
             string rest = Parts.Match(address).Groups[5].Value;
             if (rest != "" && rest != "/")
-                throw new UntrustedAddress("Enter only the name of the server: " + origin);
+                throw new UntrustedAddressException("Enter only the name of the server: " + origin);
             return origin;
         }
 
@@ -1007,7 +1015,7 @@ namespace Gamed
         public static Origin Of(string url)
         {
             if (!Links.IsMatch(url))
-                throw new UntrustedAddress("The link has characters that do not belong in one.");
+                throw new UntrustedAddressException("The link has characters that do not belong in one.");
             return Split(url);
         }
 
@@ -1020,9 +1028,9 @@ namespace Gamed
             int number = port == "" ? (scheme == "https" ? 443 : 80) : int.Parse(port, CultureInfo.InvariantCulture);
             bool known = (scheme == "https" || scheme == "http") && number > 0 && number < 65536;
             if (!parts.Success || !known || !Hosts.IsMatch(host) || parts.Groups[2].Success != host.Contains(":"))
-                throw new UntrustedAddress("That is not the address of a server.");
+                throw new UntrustedAddressException("That is not the address of a server.");
             if (scheme == "http" && !IsLoopback(host))
-                throw new UntrustedAddress(host + " needs https://, so that others cannot listen in.");
+                throw new UntrustedAddressException(host + " needs https://, so that others cannot listen in.");
             return new Origin(scheme, host, number);
         }
 
@@ -1044,12 +1052,12 @@ namespace Gamed
         }
 
         /// <summary>Returns `url` if it has this origin: a server must not send a player's browser to another server.
-        /// Else throws <see cref="UntrustedAddress"/>.</summary>
+        /// Else throws <see cref="UntrustedAddressException"/>.</summary>
         public string Require(string url)
         {
             Origin other = Of(url);
             if (!Equals(other))
-                throw new UntrustedAddress(this + " sends you to " + other +
+                throw new UntrustedAddressException(this + " sends you to " + other +
                     ". If that is its true address, enter that one instead.");
             return url;
         }
@@ -1160,8 +1168,8 @@ namespace Gamed
 
         static readonly string[] Restricted = { "User-Agent", "Content-Type", "Range" };
 
-        /// <summary>Sends a request. Throws UntrustedAddress for an invalid certificate, IOException or a similar
-        /// exception without a response, TimeoutException, OperationCanceledException.</summary>
+        /// <summary>Sends a request. Throws UntrustedAddressException for an invalid certificate, IOException or a
+        /// similar exception without a response, TimeoutException, OperationCanceledException.</summary>
         public static async Task<GamedResponse> SendAsync(GamedRequest request, CancellationToken cancel)
         {
             HttpWebRequest http = Prepared(request);
@@ -1183,7 +1191,7 @@ namespace Gamed
                     if (step.IsCancellationRequested)
                         throw new TimeoutException("no answer in time", e);
                     if (IsCertificate(e))
-                        throw new UntrustedAddress("untrusted_certificate",
+                        throw new UntrustedAddressException("untrusted_certificate",
                             request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", e);
                     throw;
                 }
@@ -1330,9 +1338,9 @@ namespace Gamed
             }
             catch (FormatException e)
             {
-                throw new NotGamed("The server's answer is not JSON.", Status, e);
+                throw new NotGamedException("The server's answer is not JSON.", Status, e);
             }
-            throw new NotGamed("The server's answer is not a JSON object.", Status);
+            throw new NotGamedException("The server's answer is not a JSON object.", Status);
         }
     }
 
@@ -1433,7 +1441,7 @@ namespace Gamed
             {
                 body.Write(part, 0, size);
                 if (body.Length > limit)
-                    throw new NotGamed("The server's answer is larger than any expected here.");
+                    throw new NotGamedException("The server's answer is larger than any expected here.");
                 return Done;
             };
             Answer answer = await StreamAsync(request, sink, cancel).ConfigureAwait(false);
@@ -1446,7 +1454,7 @@ namespace Gamed
         internal static readonly Task Done = Task.FromResult(true);
 
         /// <summary>Tries once: passes the head to `sink`, and the parts of the body to the function that it returns.
-        /// Throws Unreachable after the last received part of an interrupted body.</summary>
+        /// Throws UnreachableException after the last received part of an interrupted body.</summary>
         internal async Task<Answer> StreamAsync(GamedRequest request, Func<Answer, Func<byte[], int, Task>> sink,
             CancellationToken cancel)
         {
@@ -1467,7 +1475,7 @@ namespace Gamed
                 if (e is GamedError || !IsNetwork(e))
                     throw;
                 string detail = Origin + " does not answer. Check the address and the network.";
-                throw new Unreachable("unreachable", detail, 0, null, e);
+                throw new UnreachableException("unreachable", detail, 0, null, e);
             }
         }
 
@@ -1492,7 +1500,7 @@ namespace Gamed
                 }
             }
             if (!IsWhole(head, size, request.Method))
-                throw new Unreachable("unreachable", "The answer of the server broke off.");
+                throw new UnreachableException("unreachable", "The answer of the server broke off.");
         }
 
         /// <summary>An exception of the stream that receives the bytes, which is not an error of the network.</summary>
@@ -1663,12 +1671,12 @@ namespace Gamed
             };
         }
 
-        /// <summary>Returns a valid token, Base64url with a prefix; throws NotGamed for others, which could
+        /// <summary>Returns a valid token, Base64url with a prefix; throws NotGamedException for others, which could
         /// break the header.</summary>
         static string Token(string text)
         {
             if (!Tokens.IsMatch(text))
-                throw new NotGamed("The server's answer has a malformed credential.");
+                throw new NotGamedException("The server's answer has a malformed credential.");
             return text;
         }
 
@@ -1708,7 +1716,7 @@ namespace Gamed
             }
             catch (Exception e)
             {
-                if (e is FormatException || e is NotGamed || e is InvalidCastException)
+                if (e is FormatException || e is NotGamedException || e is InvalidCastException)
                     return null;
                 throw;
             }
@@ -1736,7 +1744,7 @@ namespace Gamed
         void Delete();
     }
 
-    /// <summary>Another store, whose exceptions of the disk are LocalDamaged.</summary>
+    /// <summary>Another store, whose exceptions of the disk are LocalDamagedException.</summary>
     sealed class GuardedStore : ICredentialStore
     {
         readonly ICredentialStore store;
@@ -2889,7 +2897,7 @@ namespace Gamed
         }
 
         /// <summary>Signs in through the browser; ends once the credential is on disk. Any failure cancels the login.
-        /// Throws LoginFailed or a subclass, GamedError, OperationCanceledException.</summary>
+        /// Throws LoginFailedException or a subclass, GamedError, OperationCanceledException.</summary>
         public Task<Credential> RunAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => RunHereAsync(cancel), cancel);
@@ -2920,14 +2928,14 @@ namespace Gamed
                 if (listener != null)
                     listener.Dispose();
             }
-            if (!(failure.SourceException is LoginFailed))  // after LoginFailed the login has ended already
+            if (!(failure.SourceException is LoginFailedException))  // after it the login has ended already
                 await CancelAsync().ConfigureAwait(false);
             failure.Throw();
             throw failure.SourceException;
         }
 
         /// <summary>Cancels the login at the server: credentials of it do not work after this, and RunAsync throws
-        /// LoginCancelled. Never throws.</summary>
+        /// LoginCancelledException. Never throws.</summary>
         public async Task CancelAsync()
         {
             cancelled = true;
@@ -2957,7 +2965,7 @@ namespace Gamed
                 {
                     if (!cancelled)
                         throw;
-                    throw LoginCancelled.Here();
+                    throw Errors.Cancelled();
                 }
         }
 
@@ -2976,7 +2984,7 @@ namespace Gamed
             if (!Regex.IsMatch(secret, @"\A[A-Za-z0-9_-]{1,512}\z"))
             {
                 secret = null;
-                throw new NotGamed("The server's answer has a malformed 'device_secret'.");
+                throw new NotGamedException("The server's answer has a malformed 'device_secret'.");
             }
             clock = Stopwatch.StartNew();
             deadline = Members.Of<long>(started, "expires_in") + 30;
@@ -3000,7 +3008,7 @@ namespace Gamed
             {
                 return url == null ? null : wire.Origin.Require(url);
             }
-            catch (UntrustedAddress)
+            catch (UntrustedAddressException)
             {
                 return null;
             }
@@ -3042,7 +3050,7 @@ namespace Gamed
             {
                 return await CollectAsync(stage, proof, cancel).ConfigureAwait(false);
             }
-            catch (InvalidProof e)
+            catch (InvalidProofException e)
             {
                 wrong = e;
             }
@@ -3172,7 +3180,7 @@ namespace Gamed
         /// <summary>The name of the device that wrote this version, or null.</summary>
         public string Device { get; private set; }
 
-        /// <summary>Throws NotGamed.</summary>
+        /// <summary>Throws NotGamedException.</summary>
         internal static SaveInfo Of(IDictionary<string, object> value)
         {
             var found = new SaveInfo
@@ -3190,7 +3198,7 @@ namespace Gamed
                 Device = Members.Maybe<string>(value, "device"),
             };
             if (!Etags.IsMatch(found.Etag) || !Hashes.IsMatch(found.Sha256))
-                throw new NotGamed("The server's answer has a malformed 'etag' or 'sha256'.");
+                throw new NotGamedException("The server's answer has a malformed 'etag' or 'sha256'.");
             return found;
         }
 
@@ -3284,7 +3292,7 @@ namespace Gamed
             IList<SaveVersion> listed = Members.Objects(value, "versions").Select(SaveVersion.Of).ToList().AsReadOnly();
             bool more = Members.Maybe<bool>(value, "more");
             if (more && (listed.Count == 0 || (before != null && listed.Last().Version >= before)))
-                throw new NotGamed("The server's pages of versions do not end.");
+                throw new NotGamedException("The server's pages of versions do not end.");
             return new VersionsPage { Versions = listed, More = more };
         }
     }
@@ -3350,7 +3358,7 @@ namespace Gamed
             }
             catch (FormatException e)
             {
-                throw new NotGamed("The server's 'Save-Meta' is not JSON.", answer.Status, e);
+                throw new NotGamedException("The server's 'Save-Meta' is not JSON.", answer.Status, e);
             }
             return new Save
             {
@@ -3374,23 +3382,23 @@ namespace Gamed
         Base(string tag)
         {
             if (!Tags.IsMatch(tag))
-                throw new Refused("bad_precondition", "That is not the etag of a save.");
+                throw new RefusedException(new Failure("bad_precondition", "That is not the etag of a save."));
             this.tag = tag;
         }
 
-        /// <summary>Null for null; throws Refused if it has no etag.</summary>
+        /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
         public static implicit operator Base(Save save)
         {
             return save == null ? null : new Base(save.Etag);
         }
 
-        /// <summary>Null for null; throws Refused if it has no etag.</summary>
+        /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
         public static implicit operator Base(SaveInfo info)
         {
             return info == null ? null : new Base(info.Etag);
         }
 
-        /// <summary>Null for null; throws Refused if it has no etag.</summary>
+        /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
         public static implicit operator Base(string etag)
         {
             return etag == null ? null : new Base(etag);
@@ -3510,12 +3518,12 @@ namespace Gamed
                 && !Devices.IsMatch(slot);
         }
 
-        /// <summary>Returns the path of a slot; throws Refused for an invalid name.</summary>
+        /// <summary>Returns the path of a slot; throws RefusedException for an invalid name.</summary>
         internal static string PathOf(string slot)
         {
             if (!IsSlot(slot))
-                throw new Refused("invalid_slot",
-                    "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.");
+                throw new RefusedException(new Failure("invalid_slot",
+                    "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit."));
             return "/game/saves/" + slot;
         }
 
@@ -3541,7 +3549,7 @@ namespace Gamed
             return "sha-256=:" + Convert.ToBase64String(Hash(data)) + ":";
         }
 
-        /// <summary>Throws DownloadCorrupt unless the body matches the server's digest.</summary>
+        /// <summary>Throws DownloadCorruptException unless the body matches the server's digest.</summary>
         internal static void CheckDigest(Answer answer)
         {
             CheckDigest(answer.Header("Repr-Digest"), Hash(answer.Body));
@@ -3551,7 +3559,7 @@ namespace Gamed
         {
             Match named = Digest.Match(field);
             if (!named.Success)
-                throw new NotGamed("The server's answer lacks 'Repr-Digest'.");
+                throw new NotGamedException("The server's answer lacks 'Repr-Digest'.");
             byte[] expected;
             try
             {
@@ -3559,13 +3567,14 @@ namespace Gamed
             }
             catch (FormatException e)
             {
-                throw new NotGamed("The server's 'Repr-Digest' is malformed.", 0, e);
+                throw new NotGamedException("The server's 'Repr-Digest' is malformed.", 0, e);
             }
             if (!expected.SequenceEqual(hash))
-                throw new DownloadCorrupt("download_corrupt", "The bytes arrived damaged. Try again.");
+                throw new DownloadCorruptException(new Failure("download_corrupt",
+                    "The bytes arrived damaged. Try again."));
         }
 
-        /// <summary>Returns a copy of plain JSON values; throws Refused for others before the request is
+        /// <summary>Returns a copy of plain JSON values; throws RefusedException for others before the request is
         /// sent.</summary>
         internal static Dictionary<string, object> Plain(IDictionary<string, object> meta)
         {
@@ -3575,7 +3584,7 @@ namespace Gamed
             }
             catch (ArgumentException)
             {
-                throw new Refused("bad_meta", "The meta of a save is a JSON object.");
+                throw new RefusedException(new Failure("bad_meta", "The meta of a save is a JSON object."));
             }
         }
     }
@@ -3641,7 +3650,7 @@ namespace Gamed
                 {
                     error = e;
                 }
-                if (error is DownloadCorrupt)
+                if (error is DownloadCorruptException)
                     file.SetLength(0);
                 else if (file.Length > before)
                     attempt = 0;
@@ -3691,7 +3700,7 @@ namespace Gamed
                 return;
             }
             if (head.Status == 206)
-                throw new NotGamed("The server sends another part of the file than was asked for.");
+                throw new NotGamedException("The server sends another part of the file than was asked for.");
             file.SetLength(0);
             etag = head.Header("ETag");
             digest = head.Header("Repr-Digest");
@@ -3803,8 +3812,8 @@ namespace Gamed
         volatile Credential held;
         volatile SignIn running;
 
-        /// <summary>`server` is the address as the player entered it. Throws <see cref="UntrustedAddress"/>; sends no
-        /// request.</summary>
+        /// <summary>`server` is the address as the player entered it. Throws <see cref="UntrustedAddressException"/>;
+        /// sends no request.</summary>
         public GamedClient(string server, GamedOptions options = null)
         {
             this.options = options ?? new GamedOptions();
@@ -3869,7 +3878,7 @@ namespace Gamed
             {
                 kept = Kept();
             }
-            catch (LocalDamaged e)
+            catch (LocalDamagedException e)
             {
                 if (e.Code == "local_disk")
                     return known;  // on Windows the file cannot be read while it is replaced
@@ -3907,7 +3916,7 @@ namespace Gamed
         {
             Answer answer = await wire.CallAsync("GET", path, new Call(), cancel).ConfigureAwait(false);
             if (!answer.Header("Gamed-Protocol").StartsWith("1.", StringComparison.Ordinal))
-                throw new NotGamed(Origin + " is not a gamed server of protocol 1.");
+                throw new NotGamedException(Origin + " is not a gamed server of protocol 1.");
             return answer.Json();
         }
 
@@ -3927,7 +3936,7 @@ namespace Gamed
                 return Members.Objects(value, "providers").Select(entry => new LoginProvider(
                     Members.Of<string>(entry, "name"), Members.Of<string>(entry, "label"))).ToList().AsReadOnly();
             }
-            catch (Refused error)
+            catch (RefusedException error)
             {
                 if (error.Code != "route_not_found")
                     throw;
@@ -3969,7 +3978,7 @@ namespace Gamed
                 problem = error;
             }
             person.Problem(problem);
-            return kept && !(problem is PlayerBlocked);
+            return kept && !(problem is PlayerBlockedException);
         }
 
         /// <summary>Asks the server once; returns false if only a sign-in helps. Throws GamedError without a
@@ -3980,10 +3989,10 @@ namespace Gamed
             {
                 await Only(known.PlayerId, 1).WhoamiAsync(cancel).ConfigureAwait(false);
             }
-            catch (PlayerChanged)
+            catch (PlayerChangedException)
             {
             }
-            catch (SignInRequired error)
+            catch (SignInRequiredException error)
             {
                 if (!Errors.NeedsSignIn(error))
                     throw;
@@ -3993,7 +4002,8 @@ namespace Gamed
         }
 
         /// <summary>Signs in through the browser; ends once the credential is on disk. The server ends the session that
-        /// this device had before. Throws LoginFailed or a subclass, GamedError, OperationCanceledException.</summary>
+        /// this device had before. Throws LoginFailedException or a subclass, GamedError,
+        /// OperationCanceledException.</summary>
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4024,7 +4034,7 @@ namespace Gamed
         {
             string chosen = await person.ChooseProviderAsync(providers, cancel).ConfigureAwait(false);
             if (chosen == null)
-                throw LoginCancelled.Here();
+                throw Errors.Cancelled();
             return chosen;
         }
 
@@ -4077,7 +4087,7 @@ namespace Gamed
             return begun != null && !begun.Ended && begun.Returned(url);
         }
 
-        /// <summary>Cancels the sign-in that runs, for a Cancel button: it ends with LoginCancelled.</summary>
+        /// <summary>Cancels the sign-in that runs, for a Cancel button: it ends with LoginCancelledException.</summary>
         public Task CancelSignInAsync()
         {
             SignIn begun = running;
@@ -4160,7 +4170,7 @@ namespace Gamed
                     store.Write(held.ToJson());
                 }
             }
-            catch (LocalDamaged)
+            catch (LocalDamagedException)
             {
                 // the next start tries again
             }
@@ -4201,13 +4211,14 @@ namespace Gamed
         }
 
         /// <summary>Signs one device out; if it is this one, the credential here is deleted, too. Throws
-        /// NotFound.</summary>
+        /// NotFoundException.</summary>
         public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
             {
                 if (!Segments.IsMatch(sessionId ?? ""))
-                    throw new NotFound("session_not_found", "That device is not signed in any more.");
+                    throw new NotFoundException(new Failure("session_not_found",
+                        "That device is not signed in any more."));
                 await DeleteOnceAsync("/auth/sessions/" + sessionId, cancel).ConfigureAwait(false);
                 await ForgetAsync(sessionId).ConfigureAwait(false);
             }, cancel);
@@ -4221,8 +4232,8 @@ namespace Gamed
         }
 
         /// <summary>Links another account through the browser, so that both sign in as this player; returns the
-        /// provider in the server's spelling. Throws SignInRequired with `reauthentication_required` if the sign-in is
-        /// older than ten minutes, LoginFailed or a subclass.</summary>
+        /// provider in the server's spelling. Throws SignInRequiredException with `reauthentication_required` if the
+        /// sign-in is older than ten minutes, LoginFailedException or a subclass.</summary>
         public async Task<string> LinkAsync(IPerson person, string provider, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4242,16 +4253,17 @@ namespace Gamed
                 (complete, cancel) => CredentialAsync(cancel));
         }
 
-        /// <summary>Unlinks an account; throws Refused with `last_identity` if it is the only one.</summary>
+        /// <summary>Unlinks an account; throws RefusedException with `last_identity` if it is the only one.</summary>
         public async Task UnlinkAsync(string provider, CancellationToken cancel = default(CancellationToken))
         {
             if (!Segments.IsMatch(provider ?? ""))
-                throw new Refused("provider_unknown", "This server does not have that way to sign in.");
+                throw new RefusedException(new Failure("provider_unknown",
+                    "This server does not have that way to sign in."));
             await GameAsync("DELETE", "/auth/identities/" + provider, new Call(), cancel).ConfigureAwait(false);
         }
 
         /// <summary>Erases the player with saves, sessions and linked accounts, and the credential here. Throws
-        /// SignInRequired with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
+        /// SignInRequiredException with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
         public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -4286,7 +4298,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (!lost || !(Errors.NeedsSignIn(error) || error is NotFound))
+                if (!lost || !(Errors.NeedsSignIn(error) || error is NotFoundException))
                     throw;
             }
             return session;
@@ -4304,20 +4316,20 @@ namespace Gamed
         }
 
         /// <summary>Erases all saves of the player with their history, on every device that plays online. Throws
-        /// Conflict if a device has saved meanwhile: nothing was erased then.</summary>
+        /// ConflictException if a device has saved meanwhile: nothing was erased then.</summary>
         public async Task EraseSavesAsync(CancellationToken cancel = default(CancellationToken))
         {
             Answer summary = await GameAsync("GET", "/game/", new Call(), cancel).ConfigureAwait(false);
             string etag = summary.Header("ETag");
             if (etag == "")
-                throw new NotGamed("The server's answer lacks 'ETag'.");
+                throw new NotGamedException("The server's answer lacks 'ETag'.");
             await GameAsync("DELETE", "/game/", new Call { Headers = Base.Condition(etag) }, cancel)
                 .ConfigureAwait(false);
         }
 
         /// <summary>Writes all kept versions of the player's saves into a zip file, whole or not at all; returns its
-        /// size in bytes. An interrupted download continues where it was. Throws LocalDamaged if the file cannot be
-        /// written.</summary>
+        /// size in bytes. An interrupted download continues where it was. Throws LocalDamagedException if the file
+        /// cannot be written.</summary>
         public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(() => ExportedAsync(path, cancel), cancel);
@@ -4334,7 +4346,7 @@ namespace Gamed
                 if (Errors.OfDisk(error) == null)
                     throw;
                 string detail = "The file cannot be written. Choose another folder, or make space on the disk.";
-                throw new LocalDamaged("local_disk", detail, error);
+                throw new LocalDamagedException(new Failure("local_disk", detail, error));
             }
         }
 
@@ -4363,7 +4375,7 @@ namespace Gamed
         }
 
         /// <summary>Reads the current bytes and checks their digest; returns null if the slot was never written. Throws
-        /// Deleted, and NotModified if `unless` is the current version.</summary>
+        /// DeletedException, and NotModifiedException if `unless` is the current version.</summary>
         public async Task<Save> GetAsync(string slot, Base unless = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4374,25 +4386,25 @@ namespace Gamed
             {
                 return Save.Of(await GameAsync("GET", Saves.PathOf(slot), how, cancel).ConfigureAwait(false));
             }
-            catch (Deleted)
+            catch (DeletedException)
             {
                 throw;
             }
-            catch (NotFound)
+            catch (NotFoundException)
             {
                 return null;
             }
         }
 
         /// <summary>Writes a save that is based on `on`: a save that was read, its etag, Base.Whatever, null for a new
-        /// slot. Ends when the server has it on disk. Throws Conflict if the slot holds another version; the server
-        /// then keeps both. Sending the same bytes twice is one write. Do not change `data` meanwhile.</summary>
+        /// slot. Ends when the server has it on disk. Throws ConflictException if the slot holds another version; the
+        /// server then keeps both. Sending the same bytes twice is one write. Do not change `data` meanwhile.</summary>
         public Task<SaveInfo> PutAsync(string slot, byte[] data, Base on, string contentType = Bytes,
             IDictionary<string, object> meta = null, CancellationToken cancel = default(CancellationToken))
         {
             string path = Saves.PathOf(slot);
             if (!Regex.IsMatch(contentType, @"\A[!-~][ -~]{0,255}\z"))
-                throw new Refused("invalid_content_type", "The type of a save is a media type.");
+                throw new RefusedException(new Failure("invalid_content_type", "The type of a save is a media type."));
             var how = new Call { Headers = Base.Condition(on), Body = data };
             how.Headers["Content-Type"] = contentType;
             if (meta != null)
@@ -4416,15 +4428,15 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                bool gone = (error is Deleted || error is Conflict) && error.Code == "deleted";
+                bool gone = (error is DeletedException || error is ConflictException) && error.Code == "deleted";
                 if (!gone || !error.AnswerLostBefore)  // else the try without a response has deleted it
                     throw;
             }
         }
 
         /// <summary>Changes all these slots, or none. Sends the bytes that the server does not have yet. Returns one
-        /// result for each write, in their order. Throws Conflict, whose Slots have the sides of each slot that holds
-        /// another version. Sending the same writes twice is one commit.</summary>
+        /// result for each write, in their order. Throws ConflictException, whose Slots have the sides of each slot
+        /// that holds another version. Sending the same writes twice is one commit.</summary>
         public Task<IList<CommitResult>> CommitAsync(IEnumerable<SlotWrite> writes,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -4452,7 +4464,7 @@ namespace Gamed
                         .ConfigureAwait(false);
                     return Members.Objects(answer.Json(), "saves").Select(CommitResult.Of).ToList().AsReadOnly();
                 }
-                catch (Refused error)
+                catch (RefusedException error)
                 {
                     if (error.Code != "blob_missing" || !again)
                         throw;
@@ -4522,8 +4534,8 @@ namespace Gamed
             return path;
         }
 
-        /// <summary>Reads the bytes of one version and checks their digest. Throws NotFound if the server no longer
-        /// keeps it.</summary>
+        /// <summary>Reads the bytes of one version and checks their digest. Throws NotFoundException if the server no
+        /// longer keeps it.</summary>
         public Task<Save> VersionAsync(string slot, long number, CancellationToken cancel = default(CancellationToken))
         {
             var how = new Call { Check = Saves.CheckDigest, Limit = Wire.MaxSaveBytes };
@@ -4547,7 +4559,7 @@ namespace Gamed
             {
                 await GameAsync("DELETE", Saves.VersionPath(slot, number), new Call(), cancel).ConfigureAwait(false);
             }
-            catch (NotFound)
+            catch (NotFoundException)
             {
             }
         }
@@ -4559,8 +4571,8 @@ namespace Gamed
 
         // -- staying signed in --
 
-        /// <summary>Returns a client that acts for this player only: it throws PlayerChanged once another player has
-        /// signed in here. `tries`: 0 for the number of this client.</summary>
+        /// <summary>Returns a client that acts for this player only: it throws PlayerChangedException once another
+        /// player has signed in here. `tries`: 0 for the number of this client.</summary>
         public GamedClient Only(string playerId, int tries = 0)
         {
             return new GamedClient(this, playerId, tries);
@@ -4587,7 +4599,7 @@ namespace Gamed
                 {
                     return await request(used).ConfigureAwait(false);
                 }
-                catch (SignInRequired e)
+                catch (SignInRequiredException e)
                 {
                     error = e;
                 }
@@ -4620,9 +4632,9 @@ namespace Gamed
             // A client for one player reads each time: it does not notice otherwise that the first one has signed out.
             Credential known = (player == null ? held : null) ?? await CredentialAsync(cancel).ConfigureAwait(false);
             if (known == null)
-                throw SignInRequired.SignedOut();
+                throw Errors.SignedOut();
             if (player != null && player != known.PlayerId)
-                throw new PlayerChanged();
+                throw new PlayerChangedException();
             if (Works(known, stale))
                 return known;
             using (await store.LockAsync(cancel).ConfigureAwait(false))
@@ -4632,9 +4644,9 @@ namespace Gamed
                 if (kept == null)
                     held = null;
                 if (kept == null)
-                    throw SignInRequired.SignedOut();
+                    throw Errors.SignedOut();
                 if (kept.PlayerId != known.PlayerId)
-                    throw new PlayerChanged();
+                    throw new PlayerChangedException();
                 if (!Works(kept, stale))
                     kept = await RefreshAsync(kept, cancel).ConfigureAwait(false);
                 return held = kept;
@@ -4657,7 +4669,7 @@ namespace Gamed
                 answer = await wire.CallAsync("POST", "/auth/session/refresh", new Call { Json = body }, cancel)
                     .ConfigureAwait(false);
             }
-            catch (SignInRequired error)
+            catch (SignInRequiredException error)
             {
                 if (Errors.Forgets(error))
                     Forget();

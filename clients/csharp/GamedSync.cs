@@ -5,7 +5,7 @@
 //     Sync sync = await Sync.OpenAsync(client);            // needs no network, and for the first saves no sign-in
 //     sync.Start(OnChange);                                // in the background, until the Sync is closed
 //     await sync.ReadyAsync();                             // until the server has responded, at most 5 seconds
-//     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnown: this device was never online
+//     Save save = await sync.ReadAsync("auto");            // null: never saved; NotKnownException: never online
 //     await sync.WriteAsync("auto", bytes);                // on this device's disk when it ends
 //     foreach (SyncConflict conflict in await sync.ConflictsAsync())    // both sides have changed: the player chooses
 //         await conflict.KeepMineAsync();                  // or KeepTheirsAsync(), or MergedAsync(bytes)
@@ -29,22 +29,25 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    /// <summary>This device has not received the server's list yet: the server may have a save of this slot.</summary>
-    public class NotKnown : Unreachable
+    /// <summary>The older name of <see cref="NotKnownException"/>.</summary>
+    public class NotKnown : UnreachableException
     {
-        internal NotKnown()
-            : base("not_known", "This device has not reached the server yet, so it does not know this save.")
-        {
-        }
+        internal NotKnown() : base("not_known",
+            "This device has not reached the server yet, so it does not know this save.") { }
     }
+
+    /// <summary>This device has not received the server's list yet: the server may have a save of this slot.</summary>
+    public class NotKnownException : NotKnown { internal NotKnownException() { } }
+
+    /// <summary>The older name of <see cref="ConflictOverException"/>.</summary>
+    public class ConflictOver : GamedException { internal ConflictOver(Failure how) : base(how) { } }
 
     /// <summary>The sides have changed since this conflict was shown, or it was settled: read the conflicts
     /// again.</summary>
-    public class ConflictOver : GamedError
+    public class ConflictOverException : ConflictOver
     {
-        internal ConflictOver() : base("conflict_over", "This conflict has changed since it was shown.")
-        {
-        }
+        internal ConflictOverException()
+            : base(new Failure("conflict_over", "This conflict has changed since it was shown.")) { }
     }
 
     // --- The record of a slot: immutable, every change returns a new record ------------------------------------------
@@ -562,7 +565,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>Parses the stored form. Throws FormatException, NotGamed, InvalidCastException,
+        /// <summary>Parses the stored form. Throws FormatException, NotGamedException, InvalidCastException,
         /// KeyNotFoundException.</summary>
         internal static Record FromJson(byte[] text)
         {
@@ -607,14 +610,14 @@ namespace Gamed
         readonly string folder;
         readonly IDisposable held;
 
-        /// <summary>Throws InUse if another process or object has the folder open.</summary>
+        /// <summary>Throws InUseException if another process or object has the folder open.</summary>
         internal Store(string folder)
         {
             this.folder = folder;
             Disk.PrivateFolder(Path.Combine(folder, "slots"));
             held = Disk.TryLock(Path.Combine(folder, "lock"));
             if (held == null)
-                throw new InUse("in_use", "This game is running already, with the same saves.");
+                throw new InUseException(new Failure("in_use", "This game is running already, with the same saves."));
         }
 
         public void Dispose()
@@ -622,7 +625,7 @@ namespace Gamed
             held.Dispose();
         }
 
-        /// <summary>Reads all records, by slot. Throws LocalDamaged.</summary>
+        /// <summary>Reads all records, by slot. Throws LocalDamagedException.</summary>
         internal SortedDictionary<string, Record> Records()
         {
             var found = new SortedDictionary<string, Record>(StringComparer.Ordinal);
@@ -638,11 +641,11 @@ namespace Gamed
                 }
                 catch (Exception e)
                 {
-                    if (!(e is FormatException || e is NotGamed || e is InvalidCastException
+                    if (!(e is FormatException || e is NotGamedException || e is InvalidCastException
                         || e is KeyNotFoundException))
                         throw;
-                    throw new LocalDamaged("state_damaged",
-                        path + " cannot be read; the files beside it are untouched.", e);
+                    throw new LocalDamagedException(new Failure("state_damaged",
+                        path + " cannot be read; the files beside it are untouched.", e));
                 }
                 Tidy(found[Path.GetFileName(place)]);
             }
@@ -946,7 +949,7 @@ namespace Gamed
         }
 
         /// <summary>Writes this device's side over theirs, which stays in the server's history. Throws
-        /// ConflictOver.</summary>
+        /// ConflictOverException.</summary>
         public Task KeepMineAsync()
         {
             return sync.AnswerAsync(this, record => record.KeptMine());
@@ -954,14 +957,14 @@ namespace Gamed
 
         /// <summary>Continues from theirs: read it. The server keeps this device's side as a conflict copy: the next
         /// pump sends the bytes that the game has saved since the conflict began. They also stay here, see
-        /// Sync.DroppedAsync. Throws ConflictOver.</summary>
+        /// Sync.DroppedAsync. Throws ConflictOverException.</summary>
         public async Task KeepTheirsAsync(CancellationToken cancel = default(CancellationToken))
         {
             await TheirsAsync(cancel).ConfigureAwait(false);
             await sync.AnswerAsync(this, record => record.KeptTheirs()).ConfigureAwait(false);
         }
 
-        /// <summary>Continues from new bytes that combine both. Throws ConflictOver.</summary>
+        /// <summary>Continues from new bytes that combine both. Throws ConflictOverException.</summary>
         public Task MergedAsync(byte[] data, IDictionary<string, object> meta = null)
         {
             return sync.MergedAsync(this, data, meta);
@@ -978,7 +981,7 @@ namespace Gamed
         /// <summary>True if a retry cannot help: the server rejected the write, or a file is damaged.</summary>
         internal bool Final
         {
-            get { return (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamaged; }
+            get { return (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamagedException; }
         }
     }
 
@@ -1113,9 +1116,8 @@ namespace Gamed
         /// <summary>
         /// Opens the saves of the player who is signed in; sends no request. `folder` replaces the one beside the
         /// credential. Before the first sign-in at this server the saves wait on this device: the first pump after the
-        /// sign-in, or the first Sync, adopts them for the player. Throws SignInRequired after a sign-out, InUse,
-        /// LocalDamaged.
-        /// </summary>
+        /// sign-in, or the first Sync, adopts them for the player. Throws SignInRequiredException after a sign-out,
+        /// InUseException, LocalDamagedException. </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -1125,7 +1127,7 @@ namespace Gamed
                 folder = folder ?? Path.Combine(client.Folder, "sync");
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 if (credential == null && HasPlayers(place))
-                    throw SignInRequired.SignedOut();
+                    throw Errors.SignedOut();
                 return new Sync(client, credential, place);
             }, cancel));
         }
@@ -1202,8 +1204,8 @@ namespace Gamed
 
         /// <summary>Waits for the first pump, at most `within` seconds; returns whether this device has ever received a
         /// list. Call it after RunAsync was started and before the first ReadAsync. False: this device was never online
-        /// with this player; ReadAsync throws NotKnown. A device that knows its saves does not wait for a server that
-        /// does not respond.</summary>
+        /// with this player; ReadAsync throws NotKnownException. A device that knows its saves does not wait for a
+        /// server that does not respond.</summary>
         public async Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
         {
             await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
@@ -1244,7 +1246,7 @@ namespace Gamed
         /// <summary>Returns whether the error ends the loop: waiting does not help.</summary>
         static bool Ends(GamedError error)
         {
-            return error is SignInRequired || error is PlayerBlocked;
+            return error is SignInRequiredException || error is PlayerBlockedException;
         }
 
         void NoteEnd(GamedError error)
@@ -1262,9 +1264,9 @@ namespace Gamed
         // -- the game's side: this device only, no network --
 
         /// <summary>Reads the newest bytes on this device; the game's next write is based on them. Returns null if the
-        /// slot was never written. Throws NotKnown before the first list (see ReadyAsync), Deleted, LocalDamaged, and
-        /// Unreachable while a listed save has not been downloaded. In a conflict the result is this device's side.
-        /// Etag is empty for bytes that the server does not have yet.</summary>
+        /// slot was never written. Throws NotKnownException before the first list (see ReadyAsync), DeletedException,
+        /// LocalDamagedException, and UnreachableException while a listed save has not been downloaded. In a conflict
+        /// the result is this device's side. Etag is empty for bytes that the server does not have yet.</summary>
         public Task<Save> ReadAsync(string slot)
         {
             return InTurn(() => Look(slot, true));
@@ -1279,7 +1281,7 @@ namespace Gamed
 
         /// <summary>Writes bytes to this device's disk, based on the version that the game last read or wrote here. The
         /// next pump sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
-        /// meanwhile. Throws LocalDamaged if the disk cannot store them.</summary>
+        /// meanwhile. Throws LocalDamagedException if the disk cannot store them.</summary>
         public Task WriteAsync(string slot, byte[] data, IDictionary<string, object> meta = null,
             string contentType = GamedClient.Bytes)
         {
@@ -1299,8 +1301,8 @@ namespace Gamed
 
         /// <summary>Deletes the version that the game last read or wrote; the server can restore it for a while. If
         /// another device has saved a newer one, it is a conflict. With `includingNewer` that one is deleted, too: only
-        /// for a player who has seen it. Throws NotKnown before the first list, unless the game has written this slot
-        /// here.</summary>
+        /// for a player who has seen it. Throws NotKnownException before the first list, unless the game has written
+        /// this slot here.</summary>
         public Task DeleteAsync(string slot, bool includingNewer = false)
         {
             Saves.PathOf(slot);
@@ -1309,7 +1311,7 @@ namespace Gamed
                 lock (gate)
                 {
                     if (IsUnknown(RecordOf(slot)))
-                        throw new NotKnown();
+                        throw new NotKnownException();
                     Change(slot, record => record.RemovedHere(includingNewer));
                 }
                 bell.Ring();
@@ -1391,7 +1393,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (error is InUse || error is LocalDamaged)
+                if (error is InUseException || error is LocalDamagedException)
                     return null;
                 throw;
             }
@@ -1402,7 +1404,7 @@ namespace Gamed
         /// `newer` until ReadAsync returns it, and a write of the game meanwhile does not replace it. The next pump
         /// sends those whose slot is empty at the server; elsewhere a conflict follows the ReadAsync. A slot with a
         /// pending write or a conflict is left out: call it again later. The other player's saves stay here. Throws
-        /// InUse, LocalDamaged, and SignInRequired before the sign-in.</summary>
+        /// InUseException, LocalDamagedException, and SignInRequiredException before the sign-in.</summary>
         public Task<IList<string>> AdoptAsync(string playerId, IEnumerable<string> slots = null)
         {
             HashSet<string> chosen = slots == null ? null : new HashSet<string>(slots);
@@ -1412,7 +1414,7 @@ namespace Gamed
                 {
                     Open();
                     if (PlayerId == "")
-                        throw SignInRequired.SignedOut();
+                        throw Errors.SignedOut();
                     IList<string> done = new List<string>();
                     if (!OtherFolders().Contains(playerId))
                         return done;
@@ -1497,17 +1499,17 @@ namespace Gamed
             {
                 Record record = RecordOf(slot);
                 if (IsUnknown(record))
-                    throw new NotKnown();
+                    throw new NotKnownException();
                 if (record.Offered != null && store.Load(slot, record.Offered.Sha256) == null)
                     record = Change(slot, r => r.With(made => made.Offered = null));  // the other player still has it
                 Record seen = Seen(record);
                 if (seen.Local == null && record.Newer && record.Remote != null)
-                    throw new Unreachable("not_arrived", "This save has not arrived on this device yet.");
+                    throw new UnreachableException("not_arrived", "This save has not arrived on this device yet.");
                 byte[] data = seen.Local == null ? null : BytesOf(slot, seen.Local);
                 if (take)
                     Change(slot, r => seen);
                 if (seen.Local == null && seen.Deleted)
-                    throw new Deleted("deleted", "This save was deleted.");
+                    throw new DeletedException(new Failure("deleted", "This save was deleted."));
                 if (seen.Local == null)
                     return null;
                 string etag = seen.Dirty || seen.Base == null ? "" : seen.Base.Etag;
@@ -1533,7 +1535,8 @@ namespace Gamed
 
         static LocalDamaged Damaged(string slot)
         {
-            return new LocalDamaged("local_damaged", "The file of " + slot + " on this device is damaged or gone.");
+            return new LocalDamagedException(new Failure("local_damaged",
+                "The file of " + slot + " on this device is damaged or gone."));
         }
 
         /// <summary>Returns whether the server may have a save of this slot that this device has not listed.</summary>
@@ -1681,7 +1684,7 @@ namespace Gamed
             {
                 Dispute dispute = RecordOf(shown.Slot).Dispute;
                 if (dispute == null || !Json.Same(Dispute.ToJson(dispute), Dispute.ToJson(shown.Shown)))
-                    throw new ConflictOver();
+                    throw new ConflictOverException();
                 Change(shown.Slot, how);
             }
             bell.Ring();
@@ -1726,7 +1729,7 @@ namespace Gamed
                     return true;
                 });
             }
-            catch (LocalDamaged)
+            catch (LocalDamagedException)
             {
             }
         }
@@ -1734,15 +1737,15 @@ namespace Gamed
         void Open()
         {
             if (closed)
-                throw new InUse("closed", "The saves of this device were closed.");
+                throw new InUseException(new Failure("closed", "The saves of this device were closed."));
         }
 
         // -- the server's side --
 
         /// <summary>Requests the changes, sends pending writes, downloads newer saves; returns the statuses that have
-        /// changed. Throws errors that concern the server or the player (Unreachable, SignInRequired, ...); one that
-        /// concerns a slot is in its status. After a failure, or the end of the process, call it again: nothing is
-        /// lost.</summary>
+        /// changed. Throws errors that concern the server or the player (UnreachableException, SignInRequiredException,
+        /// ...); one that concerns a slot is in its status. After a failure, or the end of the process, call it again:
+        /// nothing is lost.</summary>
         public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -1784,7 +1787,7 @@ namespace Gamed
                 using (var left = new Store(folder))
                     AdoptAll(left, left.Records());
             }
-            catch (InUse)
+            catch (InUseException)
             {
             }
         }
@@ -1830,7 +1833,7 @@ namespace Gamed
                     return true;
                 });
             }
-            catch (LocalDamaged)
+            catch (LocalDamagedException)
             {
                 // the next start tries again
             }
@@ -1841,7 +1844,7 @@ namespace Gamed
         {
             Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
             if (credential == null)
-                throw SignInRequired.SignedOut();
+                throw Errors.SignedOut();
             lock (gate)
             {
                 Open();
@@ -1891,15 +1894,15 @@ namespace Gamed
             {
                 Problem full = problems.Values.FirstOrDefault(problem => problem.Error.Code == "local_disk");
                 if (full != null)  // while a save of another device does not fit here
-                    throw new LocalDamaged("local_disk", full.Error.Detail);
+                    throw new LocalDamagedException(new Failure("local_disk", full.Error.Detail));
             }
             return true;
         }
 
         /// <summary>Pumps whenever a change is pending here or at the server, until `stop`; calls `changed` on threads
-        /// of the pool with each changed status. Throws errors that waiting cannot end: SignInRequired, PlayerBlocked,
-        /// InUse once this Sync is closed; run it again after a sign-in. Other errors are in Trouble until a retry
-        /// succeeds.</summary>
+        /// of the pool with each changed status. Throws errors that waiting cannot end: SignInRequiredException,
+        /// PlayerBlockedException, InUseException once this Sync is closed; run it again after a sign-in. Other errors
+        /// are in Trouble until a retry succeeds.</summary>
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
@@ -1971,7 +1974,7 @@ namespace Gamed
                 }
                 catch (Exception e)
                 {
-                    if (!stop.IsCancellationRequested || !(e is InUse || e is OperationCanceledException))
+                    if (!stop.IsCancellationRequested || !(e is InUseException || e is OperationCanceledException))
                         throw;
                 }
                 finally
@@ -1991,7 +1994,7 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Ends(error) || error is InUse)
+                if (Ends(error) || error is InUseException)
                     throw;
             }
             return trouble;
@@ -2120,7 +2123,7 @@ namespace Gamed
             string asked = whole == null ? cursor : whole.Cursor;
             Changes changes = await ChangesAsync(only, asked, cancel).ConfigureAwait(false);
             if (changes.More && changes.Cursor == asked)
-                throw new NotGamed("The server's pages of changes do not end.");
+                throw new NotGamedException("The server's pages of changes do not end.");
             var listed = new Dictionary<string, SaveInfo>();  // null: deleted
             foreach (SaveInfo info in changes.Saves.Where(info => Saves.IsSlot(info.Slot)))
                 listed[info.Slot] = info;  // a later protocol may list names that are not slots here
@@ -2163,7 +2166,7 @@ namespace Gamed
             {
                 return await only.ChangesAsync(asked, 0, cancel).ConfigureAwait(false);
             }
-            catch (Refused error)
+            catch (RefusedException error)
             {
                 if (asked == null || error.Status != 400)
                     throw;
@@ -2238,7 +2241,7 @@ namespace Gamed
             {
                 return await only.VersionsAsync(slot, cancel, downTo, PageVersions).ConfigureAwait(false);
             }
-            catch (NotFound)
+            catch (NotFoundException)
             {
                 return new SaveVersion[0];
             }
@@ -2256,7 +2259,7 @@ namespace Gamed
         /// device's credential.</summary>
         static bool Passes(GamedError error)
         {
-            return Halts(error) || error is InUse || error.Code == "local_disk";
+            return Halts(error) || error is InUseException || error.Code == "local_disk";
         }
 
         /// <summary>Sends a slot's pending write; returns whether to call it again.</summary>
@@ -2326,7 +2329,7 @@ namespace Gamed
                     .ConfigureAwait(false);
                 return record => record.Written(info, before);
             }
-            catch (Conflict error)
+            catch (ConflictException error)
             {
                 if (error.Code == "superseded")
                     return record => record.Superseded(error);
@@ -2342,11 +2345,11 @@ namespace Gamed
                 await only.DeleteAsync(slot, sent.Base, cancel).ConfigureAwait(false);
                 return record => record.Removed(null);
             }
-            catch (NotFound)
+            catch (NotFoundException)
             {
                 return record => record.Removed(null);  // the slot is empty, as wanted
             }
-            catch (Conflict refusal)
+            catch (ConflictException refusal)
             {
                 error = refusal;
             }
@@ -2392,7 +2395,7 @@ namespace Gamed
                     how = record => record.Placed(info);
                 }
             }
-            catch (Conflict error)
+            catch (ConflictException error)
             {
                 how = record => record.NotPlaced(error);
             }
@@ -2433,7 +2436,7 @@ namespace Gamed
                     await only.PutAsync(slot, data, copy.Base, copy.Local.ContentType, meta, cancel)
                         .ConfigureAwait(false);
             }
-            catch (Conflict)
+            catch (ConflictException)
             {
                 // expected: the server has kept the bytes, or does not know this save
             }
@@ -2493,7 +2496,7 @@ namespace Gamed
             {
                 KeepBody(slot, await FetchedAsync(only, wanted, cancel).ConfigureAwait(false));
             }
-            catch (NotFound)
+            catch (NotFoundException)
             {
                 return;  // it was replaced meanwhile: the next list has the new version
             }
@@ -2531,7 +2534,8 @@ namespace Gamed
         {
             Save found = await only.VersionAsync(info.Slot, info.Version, cancel).ConfigureAwait(false);
             if (Saves.Hex(Saves.Hash(found.Data)) != info.Sha256)
-                throw new NotFound("version_gone", "The server has another save under this version.");
+                throw new NotFoundException(new Failure("version_gone",
+                    "The server has another save under this version."));
             return found.Data;
         }
 

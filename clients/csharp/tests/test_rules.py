@@ -19,6 +19,10 @@ class Rules(ClientCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout.strip()
 
+    def test_errors(self) -> None:
+        """The code of a problem chooses the class, which a game can catch by either of its names."""
+        self.assertEqual(self.check("ErrorNames") + self.check("ErrorCodes"), "")
+
     def test_json(self) -> None:
         """Text that is not JSON, or has a name twice, is rejected; JSON is encoded as it was parsed."""
         self.assertEqual(self.check("JsonIsRefused") + self.check("JsonComesBack"), "")

@@ -156,8 +156,8 @@ namespace Gamed
             set { person = value; }
         }
 
-        /// <summary>The client, for functions that this component does not have. Throws UntrustedAddress for an invalid
-        /// address of the server.</summary>
+        /// <summary>The client, for functions that this component does not have. Throws UntrustedAddressException for
+        /// an invalid address of the server.</summary>
         public GamedClient Client
         {
             get
@@ -213,8 +213,8 @@ namespace Gamed
             return client == null ? Wire.Done : client.CancelSignInAsync();
         }
 
-        /// <summary>Reads the newest bytes of a slot; returns null if it was never saved. Throws NotKnown on a device
-        /// that was never online, Deleted, and other kinds of GamedError.</summary>
+        /// <summary>Reads the newest bytes of a slot; returns null if it was never saved. Throws NotKnownException on a
+        /// device that was never online, DeletedException, and other kinds of GamedError.</summary>
         public async Task<byte[]> LoadAsync(string slot)
         {
             Save save = await Opened().ReadAsync(slot);
@@ -326,7 +326,7 @@ namespace Gamed
         Sync Opened()
         {
             if (sync == null)
-                throw SignInRequired.SignedOut();
+                throw Errors.SignedOut();
             return sync;
         }
 

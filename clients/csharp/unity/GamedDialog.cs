@@ -76,7 +76,7 @@ namespace Gamed
         public void Problem(GamedError error)
         {
             Finish();
-            problem = error is LoginCancelled ? null : error;
+            problem = error is LoginCancelledException ? null : error;
         }
 
         /// <summary>Closes the dialog after the sign-in, unless it shows a problem.</summary>

@@ -101,6 +101,49 @@ static class Checks
         throw new InvalidOperationException("nothing was thrown: " + what);
     }
 
+    /// <summary>A game may catch an error by its name or by the older one, also by that of its base.</summary>
+    public static void ErrorNames()
+    {
+        Type[] errors = typeof(GamedError).Assembly.GetTypes().Where(typeof(GamedError).IsAssignableFrom).ToArray();
+        string[] names = errors.Select(type => type.Name).Where(name => name.EndsWith("Exception")).ToArray();
+        Expect(names.Length == 29, names.Length + " errors");
+        foreach (string name in names.Where(name => name != "GamedException"))
+        {
+            Type type = errors.Single(each => each.Name == name), older = type.BaseType;
+            Expect(older.Name + "Exception" == name, name + " is a " + older.Name);
+            Expect(older.BaseType.Name.EndsWith("Exception"), older.Name + " is a " + older.BaseType.Name);
+        }
+        Thrown<NotFound>(() => { throw Problem("deleted", 410); }, "the older name of a base");
+        Thrown<GamedException>(() => { throw new Unreachable("away", "Away."); }, "an older name by the newer base");
+    }
+
+    /// <summary>The code of a problem chooses the class.</summary>
+    public static void ErrorCodes()
+    {
+        Expect(Problem("version_conflict", 412).GetType() == typeof(ConflictException), "a conflict");
+        Expect(Problem("deleted", 412).GetType() == typeof(ConflictException), "a delete that came first");
+        Expect(Problem("deleted", 410).GetType() == typeof(DeletedException), "a deleted save");
+        Expect(Problem("busy", 503).GetType() == typeof(BusyException) && Problem("busy", 503).Passing, "busy");
+        Expect(Problem("not_known", 404).GetType() == typeof(RefusedException), "a code of this client only");
+        Expect(!Problem("teapot", 418).Passing && Problem("teapot", 418).Detail == "In words.", "an unknown code");
+        Expect(Errors.OfLogin(Members("login_expired")) is LoginExpiredException, "the end of a sign-in");
+        Expect(Errors.OfLogin(Members("other")).GetType() == typeof(LoginFailedException), "another end");
+    }
+
+    static Dictionary<string, object> Members(string code)
+    {
+        return new Dictionary<string, object> { { "code", code }, { "detail", "In words." } };
+    }
+
+    static GamedError Problem(string code, int status)
+    {
+        return Errors.Of(new Answer
+        {
+            Status = status, Body = Encoding.ASCII.GetBytes(Json.Write(Members(code))),
+            Headers = new Dictionary<string, string> { { "Content-Type", "application/problem+json" } },
+        });
+    }
+
     public static void JsonIsRefused()
     {
         string[] bad =
@@ -437,7 +480,7 @@ static class Checks
             if (how == "disk")
                 throw new IOException("/home/anna: error 28");
             if (how == "gamed")
-                throw SignInRequired.SignedOut();
+                throw Errors.SignedOut();
         });
         Console.WriteLine(code);
     }
