@@ -822,7 +822,7 @@ namespace Gamed
         readonly object gate = new object();
         readonly AssetFolder place;
         readonly AssetAccess access;
-        LocalRelease open;
+        volatile LocalRelease open;
         IDisposable held;
 
         /// <summary>`folder` replaces the one beside the credential; it must not have other files. Throws
@@ -891,16 +891,14 @@ namespace Gamed
             }
         }
 
-        /// <summary>Lets other processes remove the release that this one had open.</summary>
+        /// <summary>Lets other processes remove the release that this one had open. Does not wait for a call on another
+        /// thread.</summary>
         public void Dispose()
         {
-            lock (gate)
-            {
-                if (held != null)
-                    held.Dispose();
-                held = null;
-                open = null;
-            }
+            IDisposable before = Interlocked.Exchange(ref held, null);
+            open = null;
+            if (before != null)
+                before.Dispose();
         }
 
         // -- the server --

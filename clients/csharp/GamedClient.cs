@@ -1200,8 +1200,6 @@ namespace Gamed
 
         static HttpWebRequest Prepared(GamedRequest request)
         {
-            if (ServicePointManager.SecurityProtocol != 0)  // 0: the system's choice; older defaults lack TLS 1.2
-                ServicePointManager.SecurityProtocol |= SecurityProtocolType.Tls12;
             var http = (HttpWebRequest)WebRequest.Create(request.Url);
             http.Method = request.Method;
             http.AllowAutoRedirect = false;
@@ -2843,6 +2841,9 @@ namespace Gamed
         /// <summary>Cancelled before the server has responded to the start.</summary>
         readonly CancellationTokenSource early = new CancellationTokenSource();
 
+        /// <summary>Cancelled without a response of the server, which could have ended the wait.</summary>
+        readonly CancellationTokenSource unheard = new CancellationTokenSource();
+
         Listener listener;
         string loginUrl, qrUrl, pollPath;
         volatile string loginId = "";
@@ -2913,7 +2914,8 @@ namespace Gamed
                     Show();
                 else
                     await CancelAsync().ConfigureAwait(false);
-                IDictionary<string, object> complete = await SettleAsync(cancel).ConfigureAwait(false);
+                IDictionary<string, object> complete = await UntilAsync(unheard.Token, SettleAsync, cancel)
+                    .ConfigureAwait(false);
                 if (links)
                     Linked = Members.Of<string>(Members.Of<Dictionary<string, object>>(complete, "linked"), "provider");
                 return await keep(complete, cancel).ConfigureAwait(false);
@@ -2936,9 +2938,14 @@ namespace Gamed
 
         /// <summary>Cancels the login at the server: credentials of it do not work after this, and RunAsync throws
         /// LoginCancelledException. Never throws.</summary>
-        public async Task CancelAsync()
+        public Task CancelAsync()
         {
             cancelled = true;
+            return Task.Run(() => CancelHereAsync());  // a platform may resolve the server's name before it returns
+        }
+
+        async Task CancelHereAsync()
+        {
             early.Cancel();
             if (secret == null)
                 return;
@@ -2949,17 +2956,29 @@ namespace Gamed
             }
             catch (GamedError)
             {
+                unheard.Cancel();  // the server will not end the wait for the browser
             }
         }
 
-        async Task<Dictionary<string, object>> PreparedAsync(CancellationToken cancel)
+        Task<Dictionary<string, object>> PreparedAsync(CancellationToken cancel)
         {
-            using (CancellationTokenSource both = CancellationTokenSource.CreateLinkedTokenSource(cancel, early.Token))
+            return UntilAsync(early.Token, async both =>
+            {
+                Dictionary<string, object> start = await prepare(both).ConfigureAwait(false);
+                both.ThrowIfCancellationRequested();
+                return start;
+            }, cancel);
+        }
+
+        /// <summary>Awaits `work`, which `end` cancels if the sign-in was cancelled; throws LoginCancelledException
+        /// then.</summary>
+        async Task<T> UntilAsync<T>(CancellationToken end, Func<CancellationToken, Task<T>> work,
+            CancellationToken cancel)
+        {
+            using (CancellationTokenSource both = CancellationTokenSource.CreateLinkedTokenSource(cancel, end))
                 try
                 {
-                    Dictionary<string, object> start = await prepare(both.Token).ConfigureAwait(false);
-                    both.Token.ThrowIfCancellationRequested();
-                    return start;
+                    return await work(both.Token).ConfigureAwait(false);
                 }
                 catch (OperationCanceledException)
                 {

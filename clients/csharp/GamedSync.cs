@@ -17,6 +17,7 @@
 // their work on threads of the pool, in the order of the calls; one process at a time may use a player's folder.
 
 using System;
+using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.Globalization;
@@ -1034,13 +1035,19 @@ namespace Gamed
         /// not a player's.</summary>
         const string Unowned = "not.signed.in";
 
+        /// <summary>The last Dispose of each place, also one that has ended.</summary>
+        static readonly ConcurrentDictionary<string, Task> Closing = new ConcurrentDictionary<string, Task>();
+
         readonly GamedClient client;
         readonly string place;
         Store store;
 
-        /// <summary>Held for each read and change of the records; never while a request waits for the
-        /// network.</summary>
+        /// <summary>Held for each read and change of the records, also while the disk writes; never on a thread of the
+        /// game, nor while a request waits for the network.</summary>
         readonly object gate = new object();
+
+        /// <summary>Held for the state of the loop of Start: the next five members.</summary>
+        readonly object loop = new object();
 
         readonly object turn = new object();
         Task last = Task.FromResult(true);
@@ -1126,6 +1133,10 @@ namespace Gamed
                 Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
                 folder = folder ?? Path.Combine(client.Folder, "sync");
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
+                Task closing;
+                if (Closing.TryGetValue(place, out closing))
+                    await Task.WhenAny(closing, Task.Delay(Timeout.Infinite, cancel)).ConfigureAwait(false);
+                cancel.ThrowIfCancellationRequested();
                 if (credential == null && HasPlayers(place))
                     throw Errors.SignedOut();
                 return new Sync(client, credential, place);
@@ -1148,15 +1159,19 @@ namespace Gamed
             get { return trouble; }
         }
 
-        /// <summary>Releases the folder for other processes after all earlier calls: waits for this device's disk, and
-        /// after Start at most 5 seconds until pending saves are sent. The others stay pending.</summary>
+        /// <summary>Calls CloseAsync with 5 seconds in the background; the process ends after it. An OpenAsync of the
+        /// same saves waits for it.</summary>
         public void Dispose()
         {
-            CloseAsync(ExitSeconds).Wait();
+            Task close = CloseAsync(ExitSeconds);
+            Closing.AddOrUpdate(place, close, (key, other) => Task.WhenAll(other, close));
+            // Not of the pool: a process does not wait for the pool's threads, and could lose a write that has begun.
+            new Thread(() => Task.WaitAny(close)) { Name = "gamed: closing" }.Start();
         }
 
-        /// <summary>Disposes without blocking; after Start it waits at most `within` seconds until pending saves are
-        /// sent, or until the server cannot be reached.</summary>
+        /// <summary>Releases the folder for other processes after all earlier calls. Ends a wait at the server. After
+        /// Start it waits at most `within` seconds until pending saves are sent, or until the server cannot be reached;
+        /// the others stay pending.</summary>
         public async Task CloseAsync(double within = 0)
         {
             await InTurn(() => true).ConfigureAwait(false);
@@ -1206,10 +1221,13 @@ namespace Gamed
         /// list. Call it after RunAsync was started and before the first ReadAsync. False: this device was never online
         /// with this player; ReadAsync throws NotKnownException. A device that knows its saves does not wait for a
         /// server that does not respond.</summary>
-        public async Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
+        public Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
         {
-            await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
-            return cursor != null;
+            return Task.Run(async () =>
+            {
+                await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
+                return cursor != null;
+            }, cancel);
         }
 
         /// <summary>Waits until `done` at the end of a pump, at most `within` seconds.</summary>
@@ -1251,7 +1269,7 @@ namespace Gamed
 
         void NoteEnd(GamedError error)
         {
-            lock (gate)
+            lock (loop)
             {
                 trouble = error;
                 triedStarts = pumpStarts;
@@ -1737,7 +1755,12 @@ namespace Gamed
         void Open()
         {
             if (closed)
-                throw new InUseException(new Failure("closed", "The saves of this device were closed."));
+                throw Closed();
+        }
+
+        static InUseException Closed()
+        {
+            return new InUseException(new Failure("closed", "The saves of this device were closed."));
         }
 
         // -- the server's side --
@@ -1760,9 +1783,9 @@ namespace Gamed
             await pumping.WaitAsync(cancel).ConfigureAwait(false);
             try
             {
-                lock (gate)
+                lock (loop)
                     pumpStarts = starts;
-                await Errors.OnDiskAsync(PumpHereAsync(cancel)).ConfigureAwait(false);
+                await Errors.OnDiskAsync(UntilClosedAsync(PumpHereAsync, cancel)).ConfigureAwait(false);
                 NoteEnd(null);
             }
             catch (GamedError error)
@@ -1774,6 +1797,21 @@ namespace Gamed
             {
                 pumping.Release();
             }
+        }
+
+        /// <summary>Awaits `work`, which the end of this Sync cancels, too; throws InUseException then.</summary>
+        async Task<T> UntilClosedAsync<T>(Func<CancellationToken, Task<T>> work, CancellationToken cancel)
+        {
+            using (CancellationTokenSource both = CancellationTokenSource.CreateLinkedTokenSource(cancel, closing.Token))
+                try
+                {
+                    return await work(both.Token).ConfigureAwait(false);
+                }
+                catch (OperationCanceledException)
+                {
+                    cancel.ThrowIfCancellationRequested();
+                    throw Closed();
+                }
         }
 
         /// <summary>Adopts the saves from before the sign-in, unless another process has them open.</summary>
@@ -1906,7 +1944,7 @@ namespace Gamed
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
-            lock (gate)
+            lock (loop)
                 starts++;
             return Task.Run(() => RunHereAsync(changed ?? (status => { }), stop));
         }
@@ -1916,7 +1954,7 @@ namespace Gamed
         /// replaces `changed`, if it has one.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
-            lock (gate)
+            lock (loop)
             {
                 Open();
                 report = changed ?? report;
@@ -1945,7 +1983,7 @@ namespace Gamed
                 {
                     failed = true;  // an error of the game's `changed`, or of this device: the task is not awaited
                 }
-                lock (gate)
+                lock (loop)
                 {
                     more = !failed && !closing.IsCancellationRequested && triedStarts != starts;
                     if (!more)
@@ -1956,26 +1994,31 @@ namespace Gamed
 
         async Task RunHereAsync(Action<SyncStatus> changed, CancellationToken stop)
         {
-            using (CancellationTokenSource over = CancellationTokenSource.CreateLinkedTokenSource(stop))
+            using (CancellationTokenSource over = CancellationTokenSource.CreateLinkedTokenSource(stop, closing.Token))
             {
                 Task listening = Task.Run(() => ListenAsync(over.Token));
                 try
                 {
-                    for (int attempt = 0; !stop.IsCancellationRequested;)
+                    for (int attempt = 0; !over.IsCancellationRequested;)
                     {
                         bell.Clear();
-                        GamedError error = await TriedAsync(stop).ConfigureAwait(false);
+                        GamedError error = await TriedAsync(over.Token).ConfigureAwait(false);
                         foreach (SyncStatus status in News())
                             changed(status);
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);
-                        await PauseAsync(seconds, error == null || LacksSpace, stop).ConfigureAwait(false);
+                        await PauseAsync(seconds, error == null || LacksSpace, over.Token).ConfigureAwait(false);
                     }
+                    if (!stop.IsCancellationRequested)
+                        throw Closed();
                 }
                 catch (Exception e)
                 {
-                    if (!stop.IsCancellationRequested || !(e is InUseException || e is OperationCanceledException))
+                    bool ends = e is InUseException || e is OperationCanceledException;
+                    if (!over.IsCancellationRequested || !ends)
                         throw;
+                    if (!stop.IsCancellationRequested)
+                        throw Closed();
                 }
                 finally
                 {

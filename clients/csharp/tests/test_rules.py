@@ -137,6 +137,22 @@ class Rules(ClientCase):
         self.assertEqual(self.check("NeverNeedsTheCallersThread", self.server, self.folder), "")
         self.assertIsNone(self.on_disk())
 
+    def test_the_end_does_not_wait(self) -> None:
+        """Dispose returns at once and ends waits at the server; the process ends once its writes are on the disk."""
+        self.assertEqual(self.check("Closes", self.folder), "")
+        self.signed_in()
+        self.check("Leaves", self.server, self.folder)
+        with gs.Sync(self.client) as sync:
+            self.assertEqual(sync.status("auto").size, 32 << 20)
+
+    def test_a_cancel_without_a_network(self) -> None:
+        """A cancelled sign-in ends, also if the server does not receive the cancel."""
+        self.assertEqual(self.check("CancelsAlone", self.folder), "")
+
+    def test_settings_of_the_process(self) -> None:
+        """The client does not change the TLS versions of the whole process."""
+        self.assertEqual(self.check("LeavesSettings", self.folder), "")
+
     def test_silence_ends(self) -> None:
         """Requests end if the server sends nothing, or stops in the middle, or the player cancels."""
         self.assertEqual(self.check("Silence", self.folder), "")

@@ -295,7 +295,7 @@ namespace Gamed
         {
             leaving.Cancel();
             if (sync != null)
-                sync.Dispose();                                   // waits until all saves are on this device's disk
+                sync.Dispose();                                   // in the background: no frame waits for the disk
             sync = null;
         }
 

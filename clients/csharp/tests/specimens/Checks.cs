@@ -62,6 +62,8 @@ static class Checks
         try
         {
             typeof(Checks).GetMethod(arguments[0]).Invoke(null, rest);
+            if (arguments[0] == "Leaves")
+                return 0;
             Console.Out.Flush();
             Environment.Exit(0);  // a return would abort the threads that still run, at which Mono may crash
             return 0;
@@ -629,6 +631,7 @@ static class Checks
             sync.Start();
             Expect(sync.ReadyAsync(60).Result, "the first list has come");
             sync.WriteAsync("started", new byte[] { (byte)'1' });
+            sync.CloseAsync(60).Wait();
         }
         Expect(CurrentOf(desk, "started") == "1", "sent before the end");
         Stopwatch clock = Stopwatch.StartNew();
@@ -637,14 +640,85 @@ static class Checks
         {
             sync.Start();
             sync.WriteAsync("started", new byte[] { (byte)'2' });
+            sync.CloseAsync(60).Wait();
         }
-        Expect(clock.Elapsed.TotalSeconds < 4 && CurrentOf(desk, "started") == "1", "the end does not wait in vain");
+        Expect(clock.Elapsed.TotalSeconds < 30 && CurrentOf(desk, "started") == "1", "the end does not wait in vain");
         offline = false;
         Sync last;
         using (last = OfAnna(desk.Folder))
+        {
             last.Start();
+            last.CloseAsync(60).Wait();
+        }
         Expect(CurrentOf(desk, "started") == "2", "it goes up at the next start");
         Expect(Thrown<InUse>(() => last.Start(), "a closed one").Code == "closed", "closed");
+    }
+
+    /// <summary>The disposed Sync sends nothing more, its waits end at once, and no thread of the game waits.</summary>
+    public static void Closes(string folder)
+    {
+        GamedClient client = To(FarEnd(stream => { }), folder, 300);
+        KeepCredential(client);
+        Sync sync = Sync.OpenAsync(client).Result;
+        Task running = sync.RunAsync();
+        Task pumping = sync.PumpAsync();
+        sync.Start();
+        sync.WriteAsync("auto", new byte[] { 1 });
+        Stopwatch clock = Stopwatch.StartNew();
+        sync.Dispose();
+        Expect(clock.Elapsed.TotalSeconds < 1, "the end does not wait for a server: " + clock.Elapsed.TotalSeconds);
+        using (Sync again = Sync.OpenAsync(client).Result)
+            Expect(again.ReadAsync("auto").Result.Data[0] == 1, "the next one opens after the end of the first");
+        foreach (Task task in new[] { running, pumping })
+            Expect(Thrown<InUseException>(() => task.Wait(5000), "a wait of a closed one").Code == "closed", "closed");
+    }
+
+    /// <summary>Begins a write and ends the program.</summary>
+    public static void Leaves(string server, string folder)
+    {
+        Sync sync = Sync.OpenAsync(new GamedClient(server, new GamedOptions { Folder = folder })).Result;
+        sync.WriteAsync("auto", new byte[32 << 20]);
+        sync.Dispose();
+    }
+
+    /// <summary>A sign-in that was cancelled ends, also if the server does not hear of it.</summary>
+    public static void CancelsAlone(string folder)
+    {
+        int served = 0;
+        var options = new GamedOptions { Folder = folder, TimeoutSeconds = 300 };
+        options.Send = async (request, cancel) =>
+        {
+            served++;
+            if (request.Url.EndsWith("/poll"))
+                await Task.Delay(Timeout.Infinite, cancel);
+            if (request.Url.EndsWith("/cancel"))
+                throw new IOException("away");
+            bool start = request.Url.EndsWith("/auth/login");
+            byte[] body = Encoding.ASCII.GetBytes(!start ? "{\"providers\":[]}" : "{\"device_secret\":\"s\","
+                + "\"expires_in\":600,\"login_url\":\"http://127.0.0.1:9/l\",\"login_id\":\"l\","
+                + "\"poll\":{\"url\":\"http://127.0.0.1:9/poll\",\"max_wait\":25}}");
+            return new GamedResponse(200, new Dictionary<string, string>
+            {
+                { "Gamed-Protocol", "1.0" }, { "Content-Length", body.Length.ToString() },
+            }, new MemoryStream(body));
+        };
+        var client = new GamedClient("http://127.0.0.1:9", options);
+        Task<Credential> waiting = client.SignInAsync(new ConsolePerson(), new SignInOptions { OpenBrowser = url => true });
+        while (served < 3 && !waiting.IsCompleted)
+            Thread.Sleep(10);
+        client.CancelSignInAsync().Wait();
+        Thrown<LoginCancelledException>(() => waiting.Wait(20000), "cancelled without a network");
+    }
+
+    /// <summary>Requests leave the settings of the whole process alone.</summary>
+    public static void LeavesSettings(string folder)
+    {
+        ServicePointManager.SecurityProtocol = SecurityProtocolType.Tls;
+        Thrown<GamedError>(() => new GamedClient("http://127.0.0.1:9", new GamedOptions
+        {
+            Folder = folder, Tries = 1,
+        }).PolicyAsync().Wait(), "no server");
+        Expect(ServicePointManager.SecurityProtocol == SecurityProtocolType.Tls, "TLS");
     }
 
     // -- a server that misbehaves below HTTP --
@@ -697,6 +771,13 @@ static class Checks
         }
     }
 
+    static void KeepCredential(GamedClient client)
+    {
+        string kept = Credential.Of(client.Origin, Complete("gat_x", "grc_x"), 1e12).ToJson();
+        Disk.PrivateFolder(client.Folder);
+        Disk.WriteWhole(Path.Combine(client.Folder, client.Place + ".json"), Encoding.ASCII.GetBytes(kept));
+    }
+
     /// <summary>The server rejects an upload by its head and does not read the body; the client reads the
     /// response.</summary>
     public static void EarlyAnswer(string folder)
@@ -710,9 +791,7 @@ static class Checks
             stream.Close();
         });
         GamedClient client = To(far, folder, 30);
-        string kept = Credential.Of(client.Origin, Complete("gat_x", "grc_x"), 1e12).ToJson();
-        Disk.PrivateFolder(folder);
-        Disk.WriteWhole(Path.Combine(client.Folder, client.Place + ".json"), Encoding.ASCII.GetBytes(kept));
+        KeepCredential(client);
         GamedError error = Thrown<GamedError>(() => client.PutAsync("auto", new byte[24 << 20], null).Wait(), "too large");
         Expect(error is QuotaExceeded || error is Unreachable, error.ToString());
         Console.WriteLine(error.Code);
