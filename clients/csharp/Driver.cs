@@ -7,6 +7,7 @@ using System.IO;
 using System.Linq;
 using System.Runtime.InteropServices;
 using System.Text;
+using System.Text.RegularExpressions;
 using System.Threading;
 using System.Threading.Tasks;
 using Gamed;
@@ -84,8 +85,8 @@ sealed class Seat
         Func<double> now = options.Now;
         options.Now = () => now() + Shift;
         options.Sleep = PauseAsync;
-        options.TimeoutSeconds = how.Number("timeout_seconds") ?? options.TimeoutSeconds;
-        options.ReturnSeconds = how.Number("return_seconds") ?? options.ReturnSeconds;
+        Face.SetTimes(options, how.Number("timeout_seconds") ?? options.TimeoutSeconds,
+            how.Number("return_seconds") ?? options.ReturnSeconds);
         options.DeviceName = how.Text("device_name") ?? options.DeviceName;
         options.Locale = how.Text("locale") ?? options.Locale;
         Client = new GamedClient(how.Text("server"), options);
@@ -110,7 +111,7 @@ sealed class Seat
     {
         Program.Say(new Dictionary<string, object>
         {
-            { "event", "sync_changed" }, { "client", name }, { "slot", status.Slot }, { "state", status.State },
+            { "event", "sync_changed" }, { "client", name }, { "slot", status.Slot }, { "state", Face.Text(status) },
         });
     }
 
@@ -183,6 +184,185 @@ sealed class Unsupported : Exception
     {
     }
 }
+
+#if GAMED_NET
+/// <summary>The calls that GamedNet.cs has in another form.</summary>
+static class Face
+{
+    static string Text<T>(T value) where T : struct
+    {
+        return Regex.Replace(value.ToString(), "(?<=[a-z])([A-Z])", "_$1").ToLowerInvariant();
+    }
+
+    internal static string Text(SyncStatus status)
+    {
+        return Text(status.SlotState);
+    }
+
+    internal static string Text(SyncConflict conflict)
+    {
+        return Text(conflict.ConflictReason);
+    }
+
+    internal static string Text(SaveVersion version)
+    {
+        return Text(version.VersionKind);
+    }
+
+    internal static string Text(Policy policy)
+    {
+        return policy.SignInMode.ToString().ToLowerInvariant();
+    }
+
+    internal static void SetTimes(GamedOptions options, double timeout, double untilReturn)
+    {
+        options.Timeout = TimeSpan.FromSeconds(timeout);
+        options.ReturnTimeout = TimeSpan.FromSeconds(untilReturn);
+    }
+
+    internal static Task<bool> SignOutAsync(GamedClient client, string scope)
+    {
+        return client.SignOutAsync((SessionScope)Enum.Parse(typeof(SessionScope), scope, true));
+    }
+
+    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client)
+    {
+        PlayerSummary player = await client.GetPlayerAsync();
+        return player.All;
+    }
+
+    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit)
+    {
+        return client.ChangesAsync(since, TimeSpan.FromSeconds(wait), limit: limit);
+    }
+
+    internal static Task<Assets> OpenAsync(GamedClient client, string folder)
+    {
+        return Assets.OpenAsync(client, folder);
+    }
+
+    internal static Task<LocalRelease> SwitchAsync(Assets assets)
+    {
+        return assets.SwitchAsync();
+    }
+
+    internal static Task<Manifest> DownloadAsync(Assets assets, string channel)
+    {
+        return assets.DownloadAsync(channel, new Progress<AssetProgress>());
+    }
+
+    internal static Task CloseAsync(Sync sync, double within)
+    {
+        return sync.CloseAsync(TimeSpan.FromSeconds(within));
+    }
+
+    internal static Task<bool> ReadyAsync(Sync sync, double within)
+    {
+        return sync.ReadyAsync(TimeSpan.FromSeconds(within));
+    }
+
+    internal static Sync Heard(Sync sync, Action<SyncStatus> changed)
+    {
+        sync.Changed += (sender, e) => changed(e.Status);
+        return sync;
+    }
+
+    internal static void Start(Sync sync, Action<SyncStatus> changed)
+    {
+        sync.Start();
+    }
+
+    internal static Task RunAsync(Sync sync, Action<SyncStatus> changed, CancellationToken stop)
+    {
+        return sync.RunAsync(null, stop);
+    }
+}
+#else
+/// <summary>The calls that GamedNet.cs has in another form.</summary>
+static class Face
+{
+    internal static string Text(SyncStatus status)
+    {
+        return status.State;
+    }
+
+    internal static string Text(SyncConflict conflict)
+    {
+        return conflict.Reason;
+    }
+
+    internal static string Text(SaveVersion version)
+    {
+        return version.Kind;
+    }
+
+    internal static string Text(Policy policy)
+    {
+        return policy.Mode;
+    }
+
+    internal static void SetTimes(GamedOptions options, double timeout, double untilReturn)
+    {
+        options.TimeoutSeconds = timeout;
+        options.ReturnSeconds = untilReturn;
+    }
+
+    internal static Task<bool> SignOutAsync(GamedClient client, string scope)
+    {
+        return client.SignOutAsync(scope);
+    }
+
+    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client)
+    {
+        return await client.WhoamiAsync();
+    }
+
+    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit)
+    {
+        return client.ChangesAsync(since, wait, limit: limit);
+    }
+
+    internal static Task<Assets> OpenAsync(GamedClient client, string folder)
+    {
+        return Task.FromResult(new Assets(client, folder));
+    }
+
+    internal static Task<LocalRelease> SwitchAsync(Assets assets)
+    {
+        return Task.FromResult(assets.Switch());
+    }
+
+    internal static Task<Manifest> DownloadAsync(Assets assets, string channel)
+    {
+        return assets.DownloadAsync(channel);
+    }
+
+    internal static Task CloseAsync(Sync sync, double within)
+    {
+        return sync.CloseAsync(within);
+    }
+
+    internal static Task<bool> ReadyAsync(Sync sync, double within)
+    {
+        return sync.ReadyAsync(within);
+    }
+
+    internal static Sync Heard(Sync sync, Action<SyncStatus> changed)
+    {
+        return sync;
+    }
+
+    internal static void Start(Sync sync, Action<SyncStatus> changed)
+    {
+        sync.Start(changed);
+    }
+
+    internal static Task RunAsync(Sync sync, Action<SyncStatus> changed, CancellationToken stop)
+    {
+        return sync.RunAsync(changed, stop);
+    }
+}
+#endif
 
 static class Program
 {
@@ -263,8 +443,8 @@ static class Program
     {
         var shown = new Dictionary<string, object>
         {
-            { "code", error.Code }, { "kind", error.GetType().Name.Replace("Exception", "") }, { "detail", error.Detail },
-            { "status", error.Status },
+            { "code", error.Code }, { "kind", error.GetType().Name.Replace("Exception", "") },
+            { "detail", error.Detail }, { "status", error.Status },
         };
         if (error.RetryAfter != null)
             shown["retry_after"] = error.RetryAfter.Value;
@@ -322,7 +502,10 @@ static class Program
                 return Nothing;
             case "policy":
                 Policy policy = await seat.Client.PolicyAsync();
-                return new Dictionary<string, object> { { "mode", policy.Mode }, { "providers", policy.Providers } };
+                return new Dictionary<string, object>
+                {
+                    { "mode", Face.Text(policy) }, { "providers", policy.Providers },
+                };
             case "providers":
                 IList<LoginProvider> providers = await seat.Client.ProvidersAsync();
                 return new Dictionary<string, object> { { "providers", providers.Select(Shown) } };
@@ -352,7 +535,7 @@ static class Program
             case "signed_in":
                 return await SignedInAsync(seat);
             case "sign_out":
-                bool notified = await seat.Client.SignOutAsync(how.Text("scope") ?? "this");
+                bool notified = await Face.SignOutAsync(seat.Client, how.Text("scope") ?? "this");
                 return new Dictionary<string, object> { { "server_notified", notified } };
             case "set_name":
                 return new Dictionary<string, object>
@@ -365,7 +548,7 @@ static class Program
                     { "ticket", await seat.Client.TicketAsync(how.Text("audience"), how.Text("nonce")) },
                 };
             case "whoami":
-                return await seat.Client.WhoamiAsync();
+                return await Face.PlayerAsync(seat.Client);
             default:
                 throw new Unsupported(todo);
         }
@@ -435,8 +618,8 @@ static class Program
             case "list_saves":
                 return new Dictionary<string, object> { { "saves", (await client.ListSavesAsync()).Select(Shown) } };
             case "changes":
-                Changes found = await client.ChangesAsync(how.Text("since"), (int)(how.Number("wait") ?? 0),
-                    limit: (int?)how.Number("limit"));
+                Changes found = await Face.ChangesAsync(client, how.Text("since"), (int)(how.Number("wait") ?? 0),
+                    (int?)how.Number("limit"));
                 return new Dictionary<string, object>
                 {
                     { "cursor", found.Cursor }, { "whole", found.Whole }, { "more", found.More },
@@ -492,10 +675,10 @@ static class Program
     static async Task<object> DownloadAsync(Seat seat, Args how)
     {
         string target = how.Text("target"), link = target + ".new";
-        using (var assets = new Assets(seat.Client, target + ".releases"))
+        using (Assets assets = await Face.OpenAsync(seat.Client, target + ".releases"))
         {
-            Manifest found = await assets.DownloadAsync(how.Text("channel"));
-            if (symlink(Disk.Bytes(assets.Switch().Folder), Disk.Bytes(link)) != 0)
+            Manifest found = await Face.DownloadAsync(assets, how.Text("channel"));
+            if (symlink(Disk.Bytes((await Face.SwitchAsync(assets)).Folder), Disk.Bytes(link)) != 0)
                 throw new IOException("cannot link " + link);
             Disk.Move(link, target);
             return new Dictionary<string, object> { { "release", found.Release }, { "files", found.Files.Keys } };
@@ -507,11 +690,11 @@ static class Program
         string slot = how.Text("slot");
         Sync sync = seat.Sync;
         if (todo == "sync_open")
-            seat.Sync = await Sync.OpenAsync(seat.Client);
+            seat.Sync = Face.Heard(await Sync.OpenAsync(seat.Client), seat.Changed);
         else if (todo == "sync_close")
         {
             if (sync != null)
-                await sync.CloseAsync(how.Number("within") ?? 0);
+                await Face.CloseAsync(sync, how.Number("within") ?? 0);
             seat.CloseSync();
         }
         else if (sync == null)
@@ -524,17 +707,18 @@ static class Program
             case "sync_close":
                 return Nothing;
             case "sync_start":
-                sync.Start(seat.Changed);
+                Face.Start(sync, seat.Changed);
                 return Nothing;
             case "sync_run":
                 seat.StopRun = new CancellationTokenSource();
-                await sync.RunAsync(seat.Changed, seat.StopRun.Token);
+                await Face.RunAsync(sync, seat.Changed, seat.StopRun.Token);
                 return Nothing;
             case "sync_stop":
                 seat.StopRun.Cancel();
                 return Nothing;
             case "sync_ready":
-                return new Dictionary<string, object> { { "ready", await sync.ReadyAsync(how.Number("within") ?? 5) } };
+                bool ready = await Face.ReadyAsync(sync, how.Number("within") ?? 5);
+                return new Dictionary<string, object> { { "ready", ready } };
             case "sync_read":
                 return Shown(await sync.ReadAsync(slot));
             case "sync_peek":
@@ -607,14 +791,14 @@ static class Program
 
     static object News(SyncStatus status)
     {
-        return new Dictionary<string, object> { { "slot", status.Slot }, { "state", status.State } };
+        return new Dictionary<string, object> { { "slot", status.Slot }, { "state", Face.Text(status) } };
     }
 
     static object Shown(SyncStatus status)
     {
         return new Dictionary<string, object>
         {
-            { "slot", status.Slot }, { "state", status.State }, { "size", status.Size }, { "meta", status.Meta },
+            { "slot", status.Slot }, { "state", Face.Text(status) }, { "size", status.Size }, { "meta", status.Meta },
             { "copies", status.Copies }, { "problem", status.Problem == null ? null : status.Problem.Code },
         };
     }
@@ -623,7 +807,7 @@ static class Program
     {
         return new Dictionary<string, object>
         {
-            { "slot", conflict.Slot }, { "reason", conflict.Reason }, { "base", Shown(conflict.BaseInfo) },
+            { "slot", conflict.Slot }, { "reason", Face.Text(conflict) }, { "base", Shown(conflict.BaseInfo) },
             { "current", Shown(conflict.Current) }, { "copy", Shown(conflict.Copy) },
         };
     }
@@ -688,7 +872,7 @@ static class Program
     {
         return new Dictionary<string, object>
         {
-            { "version", version.Version }, { "kind", version.Kind }, { "parent", version.Parent },
+            { "version", version.Version }, { "kind", Face.Text(version) }, { "parent", version.Parent },
             { "expires", version.Expires }, { "save", Shown(version.Save) }, { "device", version.Device },
         };
     }

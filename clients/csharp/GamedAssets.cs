@@ -441,7 +441,7 @@ namespace Gamed
     // --- A download --------------------------------------------------------------------------------------------------
 
     /// <summary>The progress of a download, for a bar.</summary>
-    public sealed class AssetProgress
+    public sealed partial class AssetProgress
     {
         /// <summary>looking (for files on this device), fetching, finishing.</summary>
         public string Stage { get; internal set; }
@@ -808,9 +808,9 @@ namespace Gamed
         }
     }
 
-    /// <summary>The releases of a server on this device. Only <see cref="DownloadAsync"/> sends requests; the other
-    /// members read this device's disk on the calling thread.</summary>
-    public sealed class Assets : IDisposable
+    /// <summary>The releases of a server on this device. Only DownloadAsync sends requests; the other members
+    /// read this device's disk on the calling thread.</summary>
+    public sealed partial class Assets : IDisposable
     {
         const int MaxManifestBytes = 32 << 20;
 

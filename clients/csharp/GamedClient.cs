@@ -38,7 +38,7 @@ namespace Gamed
 
     /// <summary>The older name of <see cref="GamedException"/>: <see cref="Code"/> is for the program,
     /// <see cref="Detail"/> for the person.</summary>
-    public class GamedError : Exception
+    public partial class GamedError : Exception
     {
         internal GamedError(Failure how) : base(how.Detail + " (" + how.Code + ")", how.Inner)
         {
@@ -1093,7 +1093,7 @@ namespace Gamed
     // --- The wire ----------------------------------------------------------------------------------------------------
 
     /// <summary>One request, for whatever sends it: see <see cref="GamedOptions.Send"/>.</summary>
-    public sealed class GamedRequest
+    public sealed partial class GamedRequest
     {
         /// <summary>GET, PUT, POST or DELETE.</summary>
         public string Method { get; internal set; }
@@ -1191,11 +1191,16 @@ namespace Gamed
                     if (step.IsCancellationRequested)
                         throw new TimeoutException("no answer in time", e);
                     if (IsCertificate(e))
-                        throw new UntrustedAddressException("untrusted_certificate",
-                            request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", e);
+                        throw Unproven(request, e);
                     throw;
                 }
             }
+        }
+
+        internal static GamedException Unproven(GamedRequest request, Exception error)
+        {
+            return new UntrustedAddressException("untrusted_certificate",
+                request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", error);
         }
 
         static HttpWebRequest Prepared(GamedRequest request)
@@ -1296,7 +1301,7 @@ namespace Gamed
             return new GamedResponse((int)answer.StatusCode, pairs.ToArray(), answer.GetResponseStream(), http.Abort);
         }
 
-        static bool IsCertificate(Exception error)
+        internal static bool IsCertificate(Exception error)
         {
             var web = error as WebException;
             if (web != null && web.Status == WebExceptionStatus.TrustFailure)
@@ -3160,7 +3165,7 @@ namespace Gamed
 
     /// <summary>One version of one slot (docs/protocol.md: Saves). A later write passes <see cref="Etag"/> as its
     /// base.</summary>
-    public sealed class SaveInfo
+    public sealed partial class SaveInfo
     {
         static readonly Regex Etags = new Regex("\\A\"[!#-~]{1,100}\"\\z");
         static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
@@ -3255,7 +3260,7 @@ namespace Gamed
         public long Version { get; internal set; }
     }
 
-    /// <summary>The result of <see cref="GamedClient.ChangesAsync"/>.</summary>
+    /// <summary>The result of GamedClient.ChangesAsync.</summary>
     public sealed class Changes
     {
         /// <summary>The cursor for the next call.</summary>
@@ -3317,7 +3322,7 @@ namespace Gamed
     }
 
     /// <summary>One version in a slot's history.</summary>
-    public sealed class SaveVersion
+    public sealed partial class SaveVersion
     {
         /// <summary>Counts up by slot, from 1.</summary>
         public long Version { get; private set; }
@@ -3740,7 +3745,7 @@ namespace Gamed
     // --- The client --------------------------------------------------------------------------------------------------
 
     /// <summary>Options of a client; all optional.</summary>
-    public sealed class GamedOptions
+    public sealed partial class GamedOptions
     {
         /// <summary>The defaults, which suit most games.</summary>
         public GamedOptions()
@@ -3755,7 +3760,11 @@ namespace Gamed
             TimeoutSeconds = 15;
             ReturnSeconds = Listener.ReturnSeconds;
             Tries = 4;
+            UseToday();
         }
+
+        /// <summary>Changes the defaults if the game has GamedNet.cs, too.</summary>
+        partial void UseToday();
 
         static string MachineName()
         {
@@ -3811,7 +3820,7 @@ namespace Gamed
     }
 
     /// <summary>One server, and the player who is signed in there.</summary>
-    public sealed class GamedClient
+    public sealed partial class GamedClient
     {
         /// <summary>The version of this file.</summary>
         public const string ClientVersion = "1.0.0rc1";
@@ -4723,7 +4732,7 @@ namespace Gamed
     }
 
     /// <summary>One device on which the player is signed in. Instants are RFC 3339, by the server's clock.</summary>
-    public sealed class DeviceSession
+    public sealed partial class DeviceSession
     {
         IDictionary<string, object> members;
 
@@ -4776,7 +4785,7 @@ namespace Gamed
     }
 
     /// <summary>One account that signs in as the player. Instants are RFC 3339, by the server's clock.</summary>
-    public sealed class LinkedIdentity
+    public sealed partial class LinkedIdentity
     {
         IDictionary<string, object> members;
 
@@ -4816,7 +4825,7 @@ namespace Gamed
     }
 
     /// <summary>The ways to sign in at a server.</summary>
-    public sealed class Policy
+    public sealed partial class Policy
     {
         internal Policy(string mode, IList<string> providers)
         {

@@ -782,7 +782,7 @@ namespace Gamed
     // --- The interface of a game -------------------------------------------------------------------------------------
 
     /// <summary>One slot, for a menu.</summary>
-    public sealed class SyncStatus
+    public sealed partial class SyncStatus
     {
         /// <summary>This device has not received the server's first list yet.</summary>
         public const string Unknown = "unknown";
@@ -832,7 +832,7 @@ namespace Gamed
     }
 
     /// <summary>A save of another player, for a menu.</summary>
-    public sealed class OtherSave
+    public sealed partial class OtherSave
     {
         /// <summary>The name of the slot.</summary>
         public string Slot { get; internal set; }
@@ -849,7 +849,7 @@ namespace Gamed
 
     /// <summary>Another player of this server whose saves are on this device; only the person knows whether they are
     /// theirs.</summary>
-    public sealed class OtherPlayer
+    public sealed partial class OtherPlayer
     {
         /// <summary>For <see cref="Sync.AdoptAsync"/>.</summary>
         public string PlayerId { get; internal set; }
@@ -865,7 +865,7 @@ namespace Gamed
     }
 
     /// <summary>One side of a conflict: its bytes, and their description for the player.</summary>
-    public sealed class SyncSide
+    public sealed partial class SyncSide
     {
         /// <summary>The bytes, checked.</summary>
         public byte[] Data { get; internal set; }
@@ -882,7 +882,7 @@ namespace Gamed
 
     /// <summary>Both sides have changed <see cref="BaseAsync"/>. Nothing of the slot is sent until the game calls a
     /// method; play may continue.</summary>
-    public sealed class SyncConflict
+    public sealed partial class SyncConflict
     {
         readonly Sync sync;
 
@@ -1014,7 +1014,7 @@ namespace Gamed
     }
 
     /// <summary>One player's saves on this device, and their exchange with the server.</summary>
-    public sealed class Sync : IDisposable
+    public sealed partial class Sync : IDisposable
     {
         const int WaitSeconds = 25;
 
@@ -1267,8 +1267,13 @@ namespace Gamed
             return error is SignInRequiredException || error is PlayerBlockedException;
         }
 
+        /// <summary>Raises the events of GamedNet.cs, if the game has that file.</summary>
+        partial void OnChanged(SyncStatus status);
+        partial void OnTrouble(GamedError before, GamedError now);
+
         void NoteEnd(GamedError error)
         {
+            GamedError before = trouble;
             lock (loop)
             {
                 trouble = error;
@@ -1277,6 +1282,7 @@ namespace Gamed
             pumped = pumped || error == null;
             ended.Ring();
             ended.Clear();
+            OnTrouble(before, error);
         }
 
         // -- the game's side: this device only, no network --
@@ -2004,7 +2010,10 @@ namespace Gamed
                         bell.Clear();
                         GamedError error = await TriedAsync(over.Token).ConfigureAwait(false);
                         foreach (SyncStatus status in News())
+                        {
                             changed(status);
+                            OnChanged(status);
+                        }
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);
                         await PauseAsync(seconds, error == null || LacksSpace, over.Token).ConfigureAwait(false);

@@ -10,3 +10,31 @@ class CSharp(ConformanceCase):
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [tool("mono"), str(built("Driver", CSHARP / "Driver.cs"))]
+
+
+class Today(ConformanceCase):
+    """The face for today's .NET, with HttpClient."""
+
+    few = (
+        "sign_in*",
+        "loop*",
+        "sync*",
+        "write*",
+        "put*",
+        "assets*",
+        "export*",
+        "addresses",
+        "bounded",
+        "headers",
+        "https_is_tls",
+        "no_server",
+        "patience",
+        "policy",
+        "redirects",
+        "sign_out_scope",
+        "waiting",
+    )
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return [tool("mono"), str(built("DriverToday", CSHARP / "Driver.cs", today=True))]

@@ -11,7 +11,10 @@ from shutil import rmtree, which
 CSHARP = Path(__file__).parents[1]
 CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
 ENGINES = CHECKS.with_name("Engines.cs")
+TODAY_CHECKS = CHECKS.with_name("TodayChecks.cs")
 CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs", "GamedTexts.cs"))
+TODAY = CSHARP / "GamedNet.cs"
+"""The face for today's .NET, beside the files of CLIENT."""
 UNITY = tuple(sorted((CSHARP / "unity").glob("*.cs")))
 COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
 SECONDS = 240
@@ -21,7 +24,8 @@ def tool(name: str) -> str:
     """Return the path of a tool; raise AssertionError with the package to install if it is missing."""
     found = which(name)
     if found is None:
-        raise AssertionError(f"{name} is not installed: apt-get install mono-mcs mono-runtime")
+        packages = "mono-mcs mono-runtime libmono-system-net-http4.0-cil"
+        raise AssertionError(f"{name} is not installed: apt-get install {packages}")
     return found
 
 
@@ -35,17 +39,24 @@ def folder() -> Path:
 
 @cache
 def built(
-    name: str, *sources: Path, alone: bool = False, explained: bool = False, beside: tuple[Path, ...] = ()
+    name: str,
+    *sources: Path,
+    alone: bool = False,
+    explained: bool = False,
+    today: bool = False,
+    beside: tuple[Path, ...] = (),
 ) -> Path:
     """Compile the client and these files to an .exe; raise AssertionError with the compiler's output.
 
-    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment. `beside`:
-    further libraries.
+    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment. `today`:
+    with the face for today's .NET. `beside`: further libraries.
     """
     target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
     options = ["-target:library"] if alone else []
     options += [f"-doc:{target}.xml"] if explained else []
-    return compiled(target, *(CLIENT[:1] if alone else CLIENT), *sources, options=[*options, *references(beside)])
+    options += ["-r:System.Net.Http.dll", "-d:GAMED_NET"] if today else []
+    client = (*(CLIENT[:1] if alone else CLIENT), *([TODAY] if today else []))
+    return compiled(target, *client, *sources, options=[*options, *references(beside)])
 
 
 @cache

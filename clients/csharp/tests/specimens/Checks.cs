@@ -54,7 +54,7 @@ sealed class FailingStore : ICredentialStore
     }
 }
 
-static class Checks
+static partial class Checks
 {
     static int Main(string[] arguments)
     {
@@ -562,7 +562,7 @@ static class Checks
     {
         if (offline)
             throw new IOException("offline");
-        return PlatformHttp.SendAsync(request, cancel);
+        return new GamedOptions().Send(request, cancel);
     }
 
     static Sync OfAnna(string folder)

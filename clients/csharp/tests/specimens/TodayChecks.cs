@@ -1,0 +1,108 @@
+// Checks of the face for today's .NET, with those of Checks.cs.
+
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.IO;
+using System.Linq;
+using System.Threading;
+using System.Threading.Tasks;
+using Gamed;
+
+/// <summary>Progress without a thread of its own.</summary>
+sealed class Reports : IProgress<AssetProgress>
+{
+    internal readonly List<AssetProgress> All = new List<AssetProgress>();
+
+    public void Report(AssetProgress progress)
+    {
+        All.Add(progress);
+    }
+}
+
+static partial class Checks
+{
+    static SyncStatus StatusOf(string state)
+    {
+        return new SyncStatus { State = state, Modified = "2026-11-21T18:29:03.120Z" };
+    }
+
+    /// <summary>Each text of the protocol has a value, and a text of a newer server has the first one.</summary>
+    public static void Values()
+    {
+        string[] states =
+        {
+            SyncStatus.Unknown, SyncStatus.InStep, SyncStatus.Waiting, SyncStatus.Newer, SyncStatus.Conflict,
+            SyncStatus.Refused,
+        };
+        SlotState[] values = states.Select(state => StatusOf(state).SlotState).ToArray();
+        Expect(values.SequenceEqual((SlotState[])Enum.GetValues(typeof(SlotState))), string.Join(" ", values));
+        foreach (string other in new[] { "5", "", null, "in step", "Later" })
+            Expect(StatusOf(other).SlotState == SlotState.Unknown, other);
+        var time = new DateTimeOffset(2026, 11, 21, 18, 29, 3, 120, TimeSpan.Zero);
+        Expect(StatusOf("newer").ModifiedTime == time, StatusOf("newer").ModifiedTime.ToString());
+        Expect(new OtherSave().ModifiedTime == null && new OtherSave { Modified = "now" }.ModifiedTime == null, "none");
+        var options = new GamedOptions { Timeout = TimeSpan.FromSeconds(1.5), ReturnTimeout = TimeSpan.FromMinutes(1) };
+        Expect(options.TimeoutSeconds == 1.5 && options.ReturnSeconds == 60, "seconds");
+        var busy = new GamedException("busy", "Busy.") { RetryAfter = 2.5 };
+        Expect(busy.RetryDelay == TimeSpan.FromSeconds(2.5), "delay");
+    }
+
+    static T Next<T>(BlockingCollection<T> found, Func<T, bool> wanted, string what)
+    {
+        T next;
+        while (found.TryTake(out next, 60000))
+            if (wanted(next))
+                return next;
+        throw new InvalidOperationException("not raised: " + what);
+    }
+
+    /// <summary>Typed answers, events, and progress, with a real server.</summary>
+    public static void Plays(string folder)
+    {
+        var slots = new BlockingCollection<SyncStatus>();
+        var troubles = new BlockingCollection<GamedError>();
+        Sync desk = OfAnna(Path.Combine(folder, "desk")), sofa = OfAnna(Path.Combine(folder, "sofa"));
+        sofa.Changed += (sender, e) => slots.Add(e.Status);
+        sofa.TroubleChanged += (sender, e) => troubles.Add(e.Trouble ?? new GamedError("none", ""));
+        desk.Start();
+        sofa.Start();
+        Expect(sofa.ReadyAsync(TimeSpan.FromMinutes(1)).Result, "ready");
+        desk.WriteAsync("today", new byte[] { 1 }).Wait();
+        Next(slots, status => status.Slot == "today" && status.SlotState == SlotState.Newer, "newer");
+        offline = true;
+        sofa.WriteAsync("today", new byte[] { 2 }).Wait();
+        Next(troubles, error => error is UnreachableException, "no network");
+        offline = false;
+        Next(troubles, error => error.Code == "none", "the network again");
+        Next(slots, status => status.Slot == "today" && status.SlotState == SlotState.Conflict, "a conflict");
+        SyncConflict conflict = sofa.ConflictsAsync().Result.Single();
+        Expect(conflict.ConflictReason == ConflictReason.Changed, conflict.Reason);
+        conflict.KeepMineAsync().Wait();
+        Next(slots, status => status.Slot == "today" && status.SlotState == SlotState.InStep, "in step");
+        Task.WaitAll(desk.DisposeAsync(), sofa.CloseAsync(TimeSpan.FromSeconds(5)));
+        Expect(Thrown<InUseException>(() => sofa.Start(), "a closed one").Code == "closed", "closed");
+
+        var client = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
+        {
+            Folder = Path.Combine(folder, "desk"),
+        });
+        PlayerSummary player = client.GetPlayerAsync().Result;
+        Expect(player.PlayerId == client.CredentialAsync().Result.PlayerId && player.Name == "Anna", player.Name);
+        Expect(player.Usage.Slots > 0 && player.Usage.Bytes <= player.Limits.Bytes && player.SaveBytes > 0, "usage");
+        Expect((DateTimeOffset.UtcNow - player.ServerTime.Value).Duration() < TimeSpan.FromMinutes(1), "the clock");
+        VersionKind[] kinds = client.VersionsAsync("today").Result.Select(version => version.VersionKind).ToArray();
+        Expect(kinds.Contains(VersionKind.Write) && !kinds.Contains(VersionKind.Other), string.Join(" ", kinds));
+        Expect(client.ListSessionsAsync().Result.All(device => device.ExpiresTime > device.CreatedTime), "devices");
+
+        var reports = new Reports();
+        using (Assets assets = Assets.OpenAsync(client).Result)
+        {
+            Manifest found = assets.DownloadAsync("stable", reports).Result;
+            Expect(assets.SwitchAsync().Result.Id == found.Release, "a release");
+            AssetProgress last = reports.All.Last();
+            Expect(last.DownloadStage == DownloadStage.Finishing && last.Done == found.Size, "progress");
+        }
+        Expect(client.SignOutAsync(SessionScope.This).Result && !client.SignedInAsync().Result, "signed out");
+    }
+}
