@@ -41,8 +41,8 @@ class Page(SynchronousTestCase):
         """The samples compile with stand-ins for the engines."""
         game, *samples, _ = shown()
         unity = shown("unity/README.md")
-        self.assertEqual((len(samples), len(unity)), (2, 2))
-        self.assertTrue(built("Shown", game, *samples, *unity, *UNITY, UNITY_STUB, ENGINES).exists())
+        self.assertEqual((len(samples), len(unity)), (3, 2))
+        self.assertTrue(built("Shown", game, *samples, *unity, *UNITY, UNITY_STUB, ENGINES, today=True).exists())
 
     def test_a_games_own_tests(self) -> None:
         """Two devices, a conflict and a download, as `gamed dev --script` runs them; and two devices with loops."""

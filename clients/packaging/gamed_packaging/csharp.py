@@ -10,6 +10,8 @@ from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "csharp"
 SOURCES = ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs", "GamedTexts.cs")
+TODAY = "GamedNet.cs"
+"""The face for today's .NET: not for Unity."""
 
 # --- NuGet ------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +36,7 @@ RELATIONS = f"""<?xml version="1.0" encoding="utf-8"?>
 
 def make_nuget(out: Path) -> list[Path]:
     """Write the package for NuGet. A game compiles its files: one package for every version of .NET and the engines."""
-    sources = read(FOLDER, *SOURCES)
+    sources = read(FOLDER, *SOURCES, TODAY)
     manifest = read(FOLDER, f"{NUGET}.nuspec")[f"{NUGET}.nuspec"]
     files = {
         "[Content_Types].xml": TYPES.encode(),
@@ -53,7 +55,7 @@ def check_nuget(package: Path) -> None:
     """Raise PackageError if the package is not one that NuGet reads, or lacks a source."""
     found = contents(package)
     require(package, found, f"{NUGET}.nuspec", "[Content_Types].xml", "_rels/.rels", "README.md")
-    require(package, found, *(f"{COMPILED}/{name}" for name in SOURCES))
+    require(package, found, *(f"{COMPILED}/{name}" for name in (*SOURCES, TODAY)))
     root = ElementTree.fromstring(found[f"{NUGET}.nuspec"])
     stated = {each.tag.removeprefix(f"{{{NUSPEC}}}"): each.text for each in root[0]}
     if (stated["id"], stated["version"]) != (NUGET, semver(version())):

@@ -51,6 +51,7 @@ PLACES = (
     Place("clients/js/gamed.mjs", re.compile(r'^export const VERSION = "([^"]+)"$', re.MULTILINE)),
     Place("clients/js/package.json", re.compile(r'^  "version": "([^"]+)"', re.MULTILINE), semver=True),
     Place("clients/csharp/GamedClient.cs", re.compile(r'public const string ClientVersion = "([^"]+)";')),
+    Place("clients/csharp/Gamed.Client.csproj", re.compile(r"<Version>([^<]+)</Version>"), semver=True),
     Place("clients/godot4/gamed.gd", re.compile(r'^const VERSION = "([^"]+)"$', re.MULTILINE)),
     Place("clients/godot4/plugin.cfg", re.compile(r'^version="([^"]+)"$', re.MULTILINE)),
 )

@@ -25,10 +25,12 @@ class NuGet(SynchronousTestCase):
         manifest = ElementTree.parse(files / "Gamed.Client.nuspec")
         [compiles] = [each for each in manifest.iter(f"{SCHEMA}files") if each.get("buildAction") == "Compile"]
         sources = sorted((files / "contentFiles").glob(compiles.get("include")))
-        self.assertEqual(len(sources), 4)
+        self.assertEqual(len(sources), 5)
+        [assembly] = manifest.iter(f"{SCHEMA}frameworkAssembly")
+        library = f"-r:{assembly.get('assemblyName')}.dll"
         game = folder() / "Game.cs"
         game.write_text(re.search(r"```csharp\n(.*?)```", (CSHARP / "README.md").read_text("utf-8"), re.DOTALL)[1])
-        program = compiled(folder() / "Game.exe", game, *sources, options=[])
+        program = compiled(folder() / "Game.exe", game, *sources, options=[library])
         home = unused_path(self)
         home.mkdir()
         for level in (1, 2):
