@@ -73,7 +73,14 @@ class PageTests(SynchronousTestCase):
         [lines] = blocks(PAGE, "csharp")
         (folder / "Page.cs").write_text(WRAPPED.format(text=lines))
         client = [str(path) for path in (ROOT / "clients/csharp").glob("Gamed*.cs")]
-        command = ["mcs", "-target:library", f"-out:{folder}/Page.dll", f"{folder}/Page.cs", *client]
+        command = [
+            "mcs",
+            "-target:library",
+            "-r:System.Net.Http.dll",
+            f"-out:{folder}/Page.dll",
+            f"{folder}/Page.cs",
+            *client,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
