@@ -736,14 +736,14 @@ static class Program
             case "sync_pump":
                 return new Dictionary<string, object>
                 {
-                    { "news", (await sync.PumpAsync()).Select(s => (object)News(s)) },
+                    { "news", (await sync.SendAsync()).Select(s => (object)News(s)) },
                 };
             case "sync_conflicts":
                 IList<SyncConflict> found = await sync.ConflictsAsync();
                 seat.Conflicts = found.ToDictionary(conflict => conflict.Slot);
                 return new Dictionary<string, object> { { "conflicts", found.Select(Shown) } };
             case "sync_dropped":
-                return Shown(await sync.DroppedAsync(slot));
+                return Shown(await sync.LostAsync(slot));
             case "sync_other_players":
                 return new Dictionary<string, object> { { "players", (await sync.OtherPlayersAsync()).Select(Shown) } };
             case "sync_adopt":
@@ -756,7 +756,7 @@ static class Program
                     },
                 };
             case "sync_trouble":
-                return new Dictionary<string, object> { { "code", sync.Trouble == null ? null : sync.Trouble.Code } };
+                return new Dictionary<string, object> { { "code", sync.Problem == null ? null : sync.Problem.Code } };
             default:
                 throw new Unsupported(todo);
         }

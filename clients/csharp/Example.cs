@@ -59,7 +59,7 @@ static class Example
             await sync.WriteAsync("auto", Encoding.UTF8.GetBytes(sum.ToString()), meta);
         }
         else if (line == "sync")
-            await sync.PumpAsync();
+            await sync.SendAsync();
         else if (line == "mine")
             foreach (SyncConflict conflict in await sync.ConflictsAsync())
                 await conflict.KeepMineAsync();

@@ -532,16 +532,16 @@ namespace Gamed
         public SyncStatus Status { get; private set; }
     }
 
-    /// <summary>The argument of <see cref="Sync.TroubleChanged"/>.</summary>
-    public sealed class TroubleChangedEventArgs : EventArgs
+    /// <summary>The argument of <see cref="Sync.ProblemChanged"/>.</summary>
+    public sealed class ProblemChangedEventArgs : EventArgs
     {
-        internal TroubleChangedEventArgs(GamedError trouble)
+        internal ProblemChangedEventArgs(GamedError problem)
         {
-            Trouble = trouble;
+            Problem = problem;
         }
 
         /// <summary>Null once the server can be reached again.</summary>
-        public GamedError Trouble { get; private set; }
+        public GamedError Problem { get; private set; }
     }
 
     public sealed partial class Sync
@@ -550,9 +550,9 @@ namespace Gamed
         /// of the pool; the loop continues after the handlers, and ends with an exception of theirs.</summary>
         public event EventHandler<SlotChangedEventArgs> Changed;
 
-        /// <summary>The code of Trouble has changed: for a display that says "offline". Raised on a thread of the
+        /// <summary>The code of Problem has changed: for a display that says "offline". Raised on a thread of the
         /// pool.</summary>
-        public event EventHandler<TroubleChangedEventArgs> TroubleChanged;
+        public event EventHandler<ProblemChangedEventArgs> ProblemChanged;
 
         partial void OnChanged(SyncStatus status)
         {
@@ -561,11 +561,11 @@ namespace Gamed
                 handlers(this, new SlotChangedEventArgs(status));
         }
 
-        partial void OnTrouble(GamedError before, GamedError now)
+        partial void OnProblem(GamedError before, GamedError now)
         {
-            EventHandler<TroubleChangedEventArgs> handlers = TroubleChanged;
+            EventHandler<ProblemChangedEventArgs> handlers = ProblemChanged;
             if (handlers != null && (before == null ? null : before.Code) != (now == null ? null : now.Code))
-                handlers(this, new TroubleChangedEventArgs(now));
+                handlers(this, new ProblemChangedEventArgs(now));
         }
 
         /// <summary>Waits for the first list: see the form with seconds.</summary>

@@ -160,7 +160,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>A whole list whose pages are arriving; after an interruption the next pump continues it.</summary>
+    /// <summary>A whole list whose pages are arriving; after an interruption the next SendAsync continues it.</summary>
     sealed class WholeList
     {
         internal string Cursor;
@@ -957,8 +957,8 @@ namespace Gamed
         }
 
         /// <summary>Continues from theirs: read it. The server keeps this device's side as a conflict copy: the next
-        /// pump sends the bytes that the game has saved since the conflict began. They also stay here, see
-        /// Sync.DroppedAsync. Throws ConflictOverException.</summary>
+        /// SendAsync sends the bytes that the game has saved since the conflict began. They also stay here, see
+        /// Sync.LostAsync. Throws ConflictOverException.</summary>
         public async Task KeepTheirsAsync(CancellationToken cancel = default(CancellationToken))
         {
             await TheirsAsync(cancel).ConfigureAwait(false);
@@ -972,7 +972,7 @@ namespace Gamed
         }
     }
 
-    sealed class Problem
+    sealed class SlotProblem
     {
         internal GamedError Error;
 
@@ -1025,7 +1025,7 @@ namespace Gamed
         /// limit meanwhile.</summary>
         const double AgainSeconds = 300;
 
-        /// <summary>The largest number of writes that one pump sends for a slot that keeps changing.</summary>
+        /// <summary>The largest number of writes that one SendAsync sends for a slot that keeps changing.</summary>
         const int Steps = 4;
 
         /// <summary>The server limits the rate of requests for more versions.</summary>
@@ -1051,7 +1051,7 @@ namespace Gamed
 
         readonly object turn = new object();
         Task last = Task.FromResult(true);
-        readonly SemaphoreSlim pumping = new SemaphoreSlim(1);
+        readonly SemaphoreSlim sending = new SemaphoreSlim(1);
         readonly Bell bell = new Bell();
 
         readonly CancellationTokenSource closing = new CancellationTokenSource();
@@ -1065,34 +1065,34 @@ namespace Gamed
         /// <summary>How often Start or RunAsync was called.</summary>
         int starts;
 
-        /// <summary>That number when the last pump began.</summary>
-        int pumpStarts;
+        /// <summary>That number when the last SendAsync began.</summary>
+        int sendStarts;
 
-        /// <summary>That number at the beginning of the last pump that has ended: Trouble does not concern later
+        /// <summary>That number at the beginning of the last SendAsync that has ended: Problem does not concern later
         /// starts.</summary>
         int triedStarts;
 
-        /// <summary>Rings when a pump has ended, or this Sync.</summary>
+        /// <summary>Rings when a SendAsync has ended, or this Sync.</summary>
         readonly Bell ended = new Bell();
 
         readonly Stopwatch clock = Stopwatch.StartNew();
-        readonly Dictionary<string, Problem> problems = new Dictionary<string, Problem>();
+        readonly Dictionary<string, SlotProblem> problems = new Dictionary<string, SlotProblem>();
 
         /// <summary>The problems of each slot's UnsentCopy, apart from the others: they must not delay writes or
         /// downloads.</summary>
-        readonly Dictionary<string, Problem> copyProblems = new Dictionary<string, Problem>();
+        readonly Dictionary<string, SlotProblem> copyProblems = new Dictionary<string, SlotProblem>();
 
         SortedDictionary<string, Record> records;
         Dictionary<string, string> reported;
         volatile string cursor;
-        volatile GamedError trouble;
+        volatile GamedError lastProblem;
         volatile bool closed;
 
         /// <summary>The whole list whose pages are arriving.</summary>
         WholeList whole;
 
-        /// <summary>True once a pump of this Sync has succeeded.</summary>
-        volatile bool pumped;
+        /// <summary>True once a SendAsync of this Sync has succeeded.</summary>
+        volatile bool reached;
 
         Sync(GamedClient client, Credential credential, string place)
         {
@@ -1122,8 +1122,8 @@ namespace Gamed
 
         /// <summary>
         /// Opens the saves of the player who is signed in; sends no request. `folder` replaces the one beside the
-        /// credential. Before the first sign-in at this server the saves wait on this device: the first pump after the
-        /// sign-in, or the first Sync, adopts them for the player. Throws SignInRequiredException after a sign-out,
+        /// credential. Before the first sign-in at this server the saves wait on this device: the first SendAsync after
+        /// the sign-in, or the first Sync, adopts them for the player. Throws SignInRequiredException after a sign-out,
         /// InUseException, LocalDamagedException. </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
@@ -1153,10 +1153,17 @@ namespace Gamed
         /// <summary>The player; empty before the first sign-in.</summary>
         public string PlayerId { get; private set; }
 
-        /// <summary>The error of the last pump; null if it succeeded: for a display that says "offline".</summary>
+        /// <summary>The error of the last SendAsync, also of the loop; null if it succeeded: for a display that says
+        /// "offline".</summary>
+        public GamedError Problem
+        {
+            get { return lastProblem; }
+        }
+
+        /// <summary>The older name of <see cref="Problem"/>.</summary>
         public GamedError Trouble
         {
-            get { return trouble; }
+            get { return lastProblem; }
         }
 
         /// <summary>Calls CloseAsync with 5 seconds in the background; the process ends after it. An OpenAsync of the
@@ -1191,7 +1198,7 @@ namespace Gamed
             }).ConfigureAwait(false);
         }
 
-        /// <summary>True if a pump has nothing more to send, or cannot send it now.</summary>
+        /// <summary>True if SendAsync has nothing more to send, or cannot send it now.</summary>
         bool NeedsNoLonger
         {
             get
@@ -1204,23 +1211,23 @@ namespace Gamed
             }
         }
 
-        /// <summary>True if the last pump only could not store another device's save here: all writes are still sent
-        /// then.</summary>
+        /// <summary>True if the last SendAsync only could not store another device's save here: all writes are still
+        /// sent then.</summary>
         bool LacksSpace
         {
             get
             {
-                GamedError now = trouble;
+                GamedError now = lastProblem;
                 lock (gate)
                     return now != null && now.Code == "local_disk"
                         && problems.Values.Any(problem => problem.Error.Code == "local_disk");
             }
         }
 
-        /// <summary>Waits for the first pump, at most `within` seconds; returns whether this device has ever received a
-        /// list. Call it after RunAsync was started and before the first ReadAsync. False: this device was never online
-        /// with this player; ReadAsync throws NotKnownException. A device that knows its saves does not wait for a
-        /// server that does not respond.</summary>
+        /// <summary>Waits for the first SendAsync, at most `within` seconds; returns whether this device has ever
+        /// received a list. Call it after RunAsync was started and before the first ReadAsync. False: this device was
+        /// never online with this player; ReadAsync throws NotKnownException. A device that knows its saves does not
+        /// wait for a server that does not respond.</summary>
         public Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -1230,7 +1237,7 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>Waits until `done` at the end of a pump, at most `within` seconds.</summary>
+        /// <summary>Waits until `done` at the end of a SendAsync, at most `within` seconds.</summary>
         async Task UntilAsync(Func<bool> done, double within, CancellationToken cancel)
         {
             double end = Now() + within;
@@ -1245,20 +1252,20 @@ namespace Gamed
                 }
         }
 
-        /// <summary>True if waiting for a pump would not help ReadyAsync.</summary>
+        /// <summary>True if waiting for SendAsync would not help ReadyAsync.</summary>
         bool NeedsNoWait
         {
             get
             {
                 lock (gate)
-                    return pumped || closed || (Failed && (cursor != null || Ends(trouble)));
+                    return reached || closed || (Failed && (cursor != null || Ends(lastProblem)));
             }
         }
 
-        /// <summary>True if the last pump failed, and Start was not called since to overcome that.</summary>
+        /// <summary>True if the last SendAsync failed, and Start was not called since to overcome that.</summary>
         bool Failed
         {
-            get { return trouble != null && !(Ends(trouble) && triedStarts != starts); }
+            get { return lastProblem != null && !(Ends(lastProblem) && triedStarts != starts); }
         }
 
         /// <summary>Returns whether the error ends the loop: waiting does not help.</summary>
@@ -1269,20 +1276,20 @@ namespace Gamed
 
         /// <summary>Raises the events of GamedNet.cs, if the game has that file.</summary>
         partial void OnChanged(SyncStatus status);
-        partial void OnTrouble(GamedError before, GamedError now);
+        partial void OnProblem(GamedError before, GamedError now);
 
         void NoteEnd(GamedError error)
         {
-            GamedError before = trouble;
+            GamedError before = lastProblem;
             lock (loop)
             {
-                trouble = error;
-                triedStarts = pumpStarts;
+                lastProblem = error;
+                triedStarts = sendStarts;
             }
-            pumped = pumped || error == null;
+            reached = reached || error == null;
             ended.Ring();
             ended.Clear();
-            OnTrouble(before, error);
+            OnProblem(before, error);
         }
 
         // -- the game's side: this device only, no network --
@@ -1304,7 +1311,7 @@ namespace Gamed
         }
 
         /// <summary>Writes bytes to this device's disk, based on the version that the game last read or wrote here. The
-        /// next pump sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
+        /// next SendAsync sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
         /// meanwhile. Throws LocalDamagedException if the disk cannot store them.</summary>
         public Task WriteAsync(string slot, byte[] data, IDictionary<string, object> meta = null,
             string contentType = GamedClient.Bytes)
@@ -1368,9 +1375,15 @@ namespace Gamed
 
         /// <summary>Reads the bytes that KeepTheirsAsync or a delete, also on this device, last replaced here: to undo
         /// the choice.</summary>
-        public Task<SyncSide> DroppedAsync(string slot)
+        public Task<SyncSide> LostAsync(string slot)
         {
             return InTurn(() => Side(slot, record => record.Dropped));
+        }
+
+        /// <summary>The older name of LostAsync.</summary>
+        public Task<SyncSide> DroppedAsync(string slot)
+        {
+            return LostAsync(slot);
         }
 
         /// <summary>Lists the other players of this server whose saves are on this device: to ask the player before
@@ -1425,10 +1438,10 @@ namespace Gamed
 
         /// <summary>Copies saves of another player, all that OtherPlayersAsync lists or `slots`; returns the slots that
         /// were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
-        /// `newer` until ReadAsync returns it, and a write of the game meanwhile does not replace it. The next pump
-        /// sends those whose slot is empty at the server; elsewhere a conflict follows the ReadAsync. A slot with a
-        /// pending write or a conflict is left out: call it again later. The other player's saves stay here. Throws
-        /// InUseException, LocalDamagedException, and SignInRequiredException before the sign-in.</summary>
+        /// `newer` until ReadAsync returns it, and a write of the game meanwhile does not replace it. The next
+        /// SendAsync sends those whose slot is empty at the server; elsewhere a conflict follows the ReadAsync. A slot
+        /// with a pending write or a conflict is left out: call it again later. The other player's saves stay here.
+        /// Throws InUseException, LocalDamagedException, and SignInRequiredException before the sign-in.</summary>
         public Task<IList<string>> AdoptAsync(string playerId, IEnumerable<string> slots = null)
         {
             HashSet<string> chosen = slots == null ? null : new HashSet<string>(slots);
@@ -1551,7 +1564,7 @@ namespace Gamed
             {
                 Record record = RecordOf(slot);
                 if (!record.Dirty && record.Base != null)
-                    store.Discard(slot, local.Sha256);  // the next pump fetches it again
+                    store.Discard(slot, local.Sha256);  // the next SendAsync fetches it again
                 throw Damaged(slot);
             }
             return data;
@@ -1595,10 +1608,10 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                Problem problem, copyProblem;
+                SlotProblem problem, copyProblem;
                 problems.TryGetValue(slot, out problem);
                 copyProblems.TryGetValue(slot, out copyProblem);
-                Problem visible = problem ?? copyProblem;
+                SlotProblem visible = problem ?? copyProblem;
                 Local shown = Seen(record).Local;
                 return new SyncStatus
                 {
@@ -1613,7 +1626,7 @@ namespace Gamed
             }
         }
 
-        string State(Record record, Problem problem)
+        string State(Record record, SlotProblem problem)
         {
             if (record.Dispute != null)
                 return SyncStatus.Conflict;
@@ -1775,23 +1788,29 @@ namespace Gamed
         /// changed. Throws errors that concern the server or the player (UnreachableException, SignInRequiredException,
         /// ...); one that concerns a slot is in its status. After a failure, or the end of the process, call it again:
         /// nothing is lost.</summary>
-        public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<IList<SyncStatus>> SendAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
             {
-                await PumpOnceAsync(cancel).ConfigureAwait(false);
+                await SendOnceAsync(cancel).ConfigureAwait(false);
                 return News();
             }, cancel);
         }
 
-        async Task PumpOnceAsync(CancellationToken cancel)
+        /// <summary>The older name of SendAsync.</summary>
+        public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
         {
-            await pumping.WaitAsync(cancel).ConfigureAwait(false);
+            return SendAsync(cancel);
+        }
+
+        async Task SendOnceAsync(CancellationToken cancel)
+        {
+            await sending.WaitAsync(cancel).ConfigureAwait(false);
             try
             {
                 lock (loop)
-                    pumpStarts = starts;
-                await Errors.OnDiskAsync(UntilClosedAsync(PumpHereAsync, cancel)).ConfigureAwait(false);
+                    sendStarts = starts;
+                await Errors.OnDiskAsync(UntilClosedAsync(SendHereAsync, cancel)).ConfigureAwait(false);
                 NoteEnd(null);
             }
             catch (GamedError error)
@@ -1801,14 +1820,15 @@ namespace Gamed
             }
             finally
             {
-                pumping.Release();
+                sending.Release();
             }
         }
 
         /// <summary>Awaits `work`, which the end of this Sync cancels, too; throws InUseException then.</summary>
         async Task<T> UntilClosedAsync<T>(Func<CancellationToken, Task<T>> work, CancellationToken cancel)
         {
-            using (CancellationTokenSource both = CancellationTokenSource.CreateLinkedTokenSource(cancel, closing.Token))
+            using (CancellationTokenSource both =
+                CancellationTokenSource.CreateLinkedTokenSource(cancel, closing.Token))
                 try
                 {
                     return await work(both.Token).ConfigureAwait(false);
@@ -1917,7 +1937,7 @@ namespace Gamed
             }
         }
 
-        async Task<bool> PumpHereAsync(CancellationToken cancel)
+        async Task<bool> SendHereAsync(CancellationToken cancel)
         {
             if (PlayerId == "")
                 await OwnAsync(cancel).ConfigureAwait(false);
@@ -1928,7 +1948,7 @@ namespace Gamed
                 await SendOfferedAsync(only, slot, cancel).ConfigureAwait(false);
                 await SendCopyAsync(only, slot, cancel).ConfigureAwait(false);
                 for (int step = 0; step < Steps; step++)
-                    if (!await SendAsync(only, slot, cancel).ConfigureAwait(false))
+                    if (!await SendSlotAsync(only, slot, cancel).ConfigureAwait(false))
                         break;
                 await DismissAsync(only, slot, cancel).ConfigureAwait(false);
             }
@@ -1936,17 +1956,17 @@ namespace Gamed
                 await FetchAsync(only, slot, cancel).ConfigureAwait(false);
             lock (gate)
             {
-                Problem full = problems.Values.FirstOrDefault(problem => problem.Error.Code == "local_disk");
+                SlotProblem full = problems.Values.FirstOrDefault(problem => problem.Error.Code == "local_disk");
                 if (full != null)  // while a save of another device does not fit here
                     throw new LocalDamagedException(new Failure("local_disk", full.Error.Detail));
             }
             return true;
         }
 
-        /// <summary>Pumps whenever a change is pending here or at the server, until `stop`; calls `changed` on threads
-        /// of the pool with each changed status. Throws errors that waiting cannot end: SignInRequiredException,
-        /// PlayerBlockedException, InUseException once this Sync is closed; run it again after a sign-in. Other errors
-        /// are in Trouble until a retry succeeds.</summary>
+        /// <summary>Calls SendAsync whenever a change is pending here or at the server, until `stop`; calls `changed`
+        /// on threads of the pool with each changed status. Throws errors that waiting cannot end:
+        /// SignInRequiredException, PlayerBlockedException, InUseException once this Sync is closed; run it again after
+        /// a sign-in. Other errors are in Problem until a retry succeeds.</summary>
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
@@ -1956,7 +1976,7 @@ namespace Gamed
         }
 
         /// <summary>Calls RunAsync in the background, until this Sync is closed; an error that ends it earlier is in
-        /// Trouble. After such an end call it again, once a player has signed in. While it works, a further call only
+        /// Problem. After such an end call it again, once a player has signed in. While it works, a further call only
         /// replaces `changed`, if it has one.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
@@ -1970,7 +1990,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Runs again after a Start that came during the pump which ended the loop: its error is an older
+        /// <summary>Runs again after a Start that came during the SendAsync that ended the loop: its error is an older
         /// sign-in's.</summary>
         async Task RunUntilClosedAsync()
         {
@@ -1983,7 +2003,7 @@ namespace Gamed
                 }
                 catch (GamedError)
                 {
-                    // the error is in Trouble
+                    // the error is in Problem
                 }
                 catch (Exception)
                 {
@@ -2037,19 +2057,19 @@ namespace Gamed
             }
         }
 
-        /// <summary>Pumps; returns an error that a retry may end, throws others.</summary>
+        /// <summary>Calls SendAsync; returns an error that a retry may end, throws others.</summary>
         async Task<GamedError> TriedAsync(CancellationToken stop)
         {
             try
             {
-                await PumpOnceAsync(stop).ConfigureAwait(false);
+                await SendOnceAsync(stop).ConfigureAwait(false);
             }
             catch (GamedError error)
             {
                 if (Ends(error) || error is InUseException)
                     throw;
             }
-            return trouble;
+            return lastProblem;
         }
 
         /// <summary>Waits for the time, or for a change of the game or the server.</summary>
@@ -2067,7 +2087,7 @@ namespace Gamed
         {
             lock (gate)
             {
-                IEnumerable<Problem> all = problems.Values.Concat(copyProblems.Values);
+                IEnumerable<SlotProblem> all = problems.Values.Concat(copyProblems.Values);
                 return Math.Max(0, all.Select(p => p.Due).DefaultIfEmpty(1e9).Min() - Now());
             }
         }
@@ -2077,7 +2097,7 @@ namespace Gamed
             return clock.Elapsed.TotalSeconds;
         }
 
-        /// <summary>Waits at the server for changes, and rings; the pump requests the changes.</summary>
+        /// <summary>Waits at the server for changes, and rings; SendAsync requests the changes.</summary>
         async Task ListenAsync(CancellationToken over)
         {
             try
@@ -2097,13 +2117,13 @@ namespace Gamed
                     {
                         error = e;
                     }
-                    if (rang || Ends(error))  // a pump tries the same; after a sign-in it succeeds: wait again
+                    if (rang || Ends(error))  // SendAsync tries the same; after a sign-in it succeeds: wait again
                         bell.Ring();
                     if (error != null)
                         await Delay(Wire.PauseAfter(error, attempt), over).ConfigureAwait(false);
                     if (error != null)
                         attempt = Math.Min(attempt + 1, 8);
-                    if (rang || Now() - began < 1)  // the pump needs a moment; at most one request per second
+                    if (rang || Now() - began < 1)  // SendAsync needs a moment; at most one request per second
                         await Delay(1, over).ConfigureAwait(false);
                 }
             }
@@ -2299,7 +2319,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Returns whether the error ends a pump: it concerns the server or the player, not one
+        /// <summary>Returns whether the error ends SendAsync: it concerns the server or the player, not one
         /// slot.</summary>
         static bool Halts(GamedError error)
         {
@@ -2315,7 +2335,7 @@ namespace Gamed
         }
 
         /// <summary>Sends a slot's pending write; returns whether to call it again.</summary>
-        async Task<bool> SendAsync(GamedClient only, string slot, CancellationToken cancel)
+        async Task<bool> SendSlotAsync(GamedClient only, string slot, CancellationToken cancel)
         {
             Record record = Next(slot);
             if (record == null || record.Sent == null)
@@ -2344,7 +2364,7 @@ namespace Gamed
             {
                 Record record = RecordOf(slot);
                 Sent sent = record.Sent;
-                Problem problem;
+                SlotProblem problem;
                 if (problems.TryGetValue(slot, out problem) && sent != null)
                 {
                     if (problem.Final && !Local.Same(sent.Local, record.Local))
@@ -2412,10 +2432,10 @@ namespace Gamed
             return record => record.Disputed(error);
         }
 
-        void Refuse(IDictionary<string, Problem> which, string slot, GamedError error)
+        void Refuse(IDictionary<string, SlotProblem> which, string slot, GamedError error)
         {
             lock (gate)
-                which[slot] = new Problem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
+                which[slot] = new SlotProblem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
         }
 
         /// <summary>Sends the slot's Offered if the server has no save there; a write of the game after it is a
@@ -2427,7 +2447,7 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                Problem problem;
+                SlotProblem problem;
                 bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 bool taken = record.Base != null || record.Remote != null || record.Sent != null;
                 offered = record.Offered;
@@ -2474,7 +2494,7 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                Problem problem;
+                SlotProblem problem;
                 bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 copy = record.UnsentCopy;
                 if (copy == null || copy.Local == null || record.Sent != null || waits)
@@ -2537,7 +2557,7 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                Problem problem;
+                SlotProblem problem;
                 bool waits = problems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 wanted = record.Dispute != null ? record.Dispute.Current : record.Newer ? record.Remote
                     : record.Dirty ? null : record.Base;
@@ -2564,7 +2584,7 @@ namespace Gamed
                 GamedError full = Errors.OfDisk(error);
                 if (full == null)
                     throw;
-                Refuse(problems, slot, full);  // else every pump would download it again
+                Refuse(problems, slot, full);  // else every SendAsync would download it again
                 return;
             }
             lock (gate)

@@ -314,12 +314,12 @@ static partial class Checks
         using (Sync sync = Sync.OpenAsync(client).Result)
         {
             sync.WriteAsync("auto", Encoding.UTF8.GetBytes("first")).Wait();
-            Thrown<Unreachable>(() => sync.PumpAsync().Wait(), "the answer is lost");
+            Thrown<Unreachable>(() => sync.SendAsync().Wait(), "the answer is lost");
             store.FailsToWrite = true;
-            Thrown<LocalDamaged>(() => sync.PumpAsync().Wait(), "the pair cannot be kept");
+            Thrown<LocalDamaged>(() => sync.SendAsync().Wait(), "the pair cannot be kept");
             Expect(sync.StatusAsync("auto").Result.State == SyncStatus.Waiting, "nothing was refused");
             sync.WriteAsync("auto", Encoding.UTF8.GetBytes("second")).Wait();
-            Thrown<LocalDamaged>(() => sync.PumpAsync().Wait(), "the same again");
+            Thrown<LocalDamaged>(() => sync.SendAsync().Wait(), "the same again");
         }
         Expect(puts.All(text => text == "first"), "the same until the server has answered");
     }
@@ -542,7 +542,8 @@ static partial class Checks
         {
             var meta = new Dictionary<string, object> { { "title", "K\u00fcche" }, { "n", new[] { 1, 2 } } };
             sync.WriteAsync(slot, new byte[] { 1 }, meta);
-            sync.PumpAsync().Wait();
+            sync.PumpAsync().Wait();  // the older names of SendAsync, Problem and LostAsync
+            Expect(sync.Trouble == null && sync.DroppedAsync(slot).Result == null, "older names");
             sync.WriteAsync(slot, new byte[] { 1, 2 }, meta).Wait();
         }
     }
@@ -595,7 +596,7 @@ static partial class Checks
             {
             }
             Expect(report == "shared newer" && other.ReadAsync("shared").Result.Data[0] == 1, "newer save reported");
-            Expect(one.Trouble == null && other.Trouble == null, "in touch");
+            Expect(one.Problem == null && other.Problem == null, "in touch");
             stop.Cancel();
             Expect(Task.WaitAll(new[] { first, second }, 60000), "it ends on request");
         }
@@ -661,7 +662,7 @@ static partial class Checks
         KeepCredential(client);
         Sync sync = Sync.OpenAsync(client).Result;
         Task running = sync.RunAsync();
-        Task pumping = sync.PumpAsync();
+        Task pumping = sync.SendAsync();
         sync.Start();
         sync.WriteAsync("auto", new byte[] { 1 });
         Stopwatch clock = Stopwatch.StartNew();

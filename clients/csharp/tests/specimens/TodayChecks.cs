@@ -64,7 +64,7 @@ static partial class Checks
         var troubles = new BlockingCollection<GamedError>();
         Sync desk = OfAnna(Path.Combine(folder, "desk")), sofa = OfAnna(Path.Combine(folder, "sofa"));
         sofa.Changed += (sender, e) => slots.Add(e.Status);
-        sofa.TroubleChanged += (sender, e) => troubles.Add(e.Trouble ?? new GamedError("none", ""));
+        sofa.ProblemChanged += (sender, e) => troubles.Add(e.Problem ?? new GamedError("none", ""));
         desk.Start();
         sofa.Start();
         Expect(sofa.ReadyAsync(TimeSpan.FromMinutes(1)).Result, "ready");
