@@ -43,7 +43,7 @@ static class Example
         {
             await DoAsync(client, sync, line);
         }
-        catch (GamedError error)
+        catch (GamedException error)
         {
             Console.WriteLine(error.Detail + " [" + error.Code + "]");
         }

@@ -16,7 +16,7 @@
 //     use/                      marks of the releases that processes have open
 //     lock                      held by the one process that downloads
 //
-// Every failure is a GamedError. Methods may be called from any thread.
+// Every failure is a GamedException. Methods may be called from any thread.
 
 using System;
 using System.Collections.Concurrent;

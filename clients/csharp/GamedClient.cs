@@ -10,7 +10,7 @@
 //
 // To play offline too, copy GamedSync.cs along; to download the game's files, GamedAssets.cs.
 //
-// Every failure is a GamedError with the Code of the protocol and a Detail that a person can read. Methods may be
+// Every failure is a GamedException with the Code of the protocol and a Detail that a person can read. Methods may be
 // called from any thread and do their work on threads of the pool; several processes may share one sign-in.
 
 using System;
@@ -105,7 +105,7 @@ namespace Gamed
     }
 
     // The client throws the classes named ...Exception. Each derives from the class with its older name, so that a game
-    // can catch either until 1.0.
+    // can catch either until 1.0. Those without members are together below.
 
     /// <summary>The older name of <see cref="UnreachableException"/>.</summary>
     public class Unreachable : GamedException
@@ -127,29 +127,17 @@ namespace Gamed
                 : base(code, detail, status, problem, inner) { }
     }
 
-    /// <summary>The older name of <see cref="BusyException"/>.</summary>
-    public class Busy : GamedException { internal Busy(Failure how) : base(how) { } }
-
     /// <summary>The server cannot perform the request now.</summary>
     public class BusyException : Busy { internal BusyException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="RateLimitedException"/>.</summary>
-    public class RateLimited : GamedException { internal RateLimited(Failure how) : base(how) { } }
-
     /// <summary>Too many requests; see <see cref="GamedError.RetryAfter"/>.</summary>
     public class RateLimitedException : RateLimited { internal RateLimitedException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="DownloadCorruptException"/>.</summary>
-    public class DownloadCorrupt : GamedException { internal DownloadCorrupt(Failure how) : base(how) { } }
 
     /// <summary>The received bytes do not match the digest that the server sent.</summary>
     public class DownloadCorruptException : DownloadCorrupt
     {
         internal DownloadCorruptException(Failure how) : base(how) { }
     }
-
-    /// <summary>The older name of <see cref="NotGamedException"/>.</summary>
-    public class NotGamed : GamedException { internal NotGamed(Failure how) : base(how) { } }
 
     /// <summary>The server at this address does not speak this protocol.</summary>
     public class NotGamedException : NotGamed
@@ -182,23 +170,14 @@ namespace Gamed
         public UntrustedAddressException(string detail) : base(detail) { }
     }
 
-    /// <summary>The older name of <see cref="RefusedException"/>.</summary>
-    public class Refused : GamedException { internal Refused(Failure how) : base(how) { } }
-
     /// <summary>The server rejected the request; sending it again gives the same error.</summary>
     public class RefusedException : Refused { internal RefusedException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="SignInRequiredException"/>.</summary>
-    public class SignInRequired : GamedException { internal SignInRequired(Failure how) : base(how) { } }
 
     /// <summary>No player is signed in on this device, or the session has ended.</summary>
     public class SignInRequiredException : SignInRequired
     {
         internal SignInRequiredException(Failure how) : base(how) { }
     }
-
-    /// <summary>The older name of <see cref="PlayerChangedException"/>.</summary>
-    public class PlayerChanged : SignInRequiredException { internal PlayerChanged(Failure how) : base(how) { } }
 
     /// <summary>Another player has signed in on this device meanwhile; nothing was read or written in their
     /// name.</summary>
@@ -208,20 +187,11 @@ namespace Gamed
             : base(new Failure("player_changed", "Another player signed in here meanwhile.")) { }
     }
 
-    /// <summary>The older name of <see cref="PlayerBlockedException"/>.</summary>
-    public class PlayerBlocked : GamedException { internal PlayerBlocked(Failure how) : base(how) { } }
-
     /// <summary>The owner of this server does not let the player in.</summary>
     public class PlayerBlockedException : PlayerBlocked { internal PlayerBlockedException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="LoginFailedException"/>.</summary>
-    public class LoginFailed : GamedException { internal LoginFailed(Failure how) : base(how) { } }
-
     /// <summary>The sign-in ended without credentials; start another one.</summary>
     public class LoginFailedException : LoginFailed { internal LoginFailedException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="LoginDeclinedException"/>.</summary>
-    public class LoginDeclined : LoginFailedException { internal LoginDeclined(Failure how) : base(how) { } }
 
     /// <summary>The player declined, in the browser or at the provider.</summary>
     public class LoginDeclinedException : LoginDeclined { internal LoginDeclinedException(Failure how) : base(how) { } }
@@ -246,9 +216,6 @@ namespace Gamed
             : base(code, detail, problem) { }
     }
 
-    /// <summary>The older name of <see cref="LoginExpiredException"/>.</summary>
-    public class LoginExpired : LoginFailedException { internal LoginExpired(Failure how) : base(how) { } }
-
     /// <summary>The sign-in was not finished in time.</summary>
     public class LoginExpiredException : LoginExpired { internal LoginExpiredException(Failure how) : base(how) { } }
 
@@ -267,20 +234,11 @@ namespace Gamed
     /// <summary>The finish code is wrong.</summary>
     public class InvalidProofException : InvalidProof { internal InvalidProofException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="NotFoundException"/>.</summary>
-    public class NotFound : GamedException { internal NotFound(Failure how) : base(how) { } }
-
     /// <summary>The server has no such save, version, session or file.</summary>
     public class NotFoundException : NotFound { internal NotFoundException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="DeletedException"/>.</summary>
-    public class Deleted : NotFoundException { internal Deleted(Failure how) : base(how) { } }
-
     /// <summary>The save was deleted; its versions can still be restored.</summary>
     public class DeletedException : Deleted { internal DeletedException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="NotModifiedException"/>.</summary>
-    public class NotModified : GamedException { internal NotModified(Failure how) : base(how) { } }
 
     /// <summary>The version that was passed is the current one (304).</summary>
     public class NotModifiedException : NotModified
@@ -288,9 +246,6 @@ namespace Gamed
         internal NotModifiedException()
             : base(new Failure("not_modified", "You have the current version.") { Status = 304 }) { }
     }
-
-    /// <summary>The older name of <see cref="BaseRequiredException"/>.</summary>
-    public class BaseRequired : GamedException { internal BaseRequired(Failure how) : base(how) { } }
 
     /// <summary>The slot exists: pass the version that this write is based on.</summary>
     public class BaseRequiredException : BaseRequired { internal BaseRequiredException(Failure how) : base(how) { } }
@@ -364,35 +319,63 @@ namespace Gamed
         }
     }
 
-    /// <summary>The older name of <see cref="QuotaExceededException"/>.</summary>
-    public class QuotaExceeded : GamedException { internal QuotaExceeded(Failure how) : base(how) { } }
-
     /// <summary>The player has reached a limit; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
     public class QuotaExceededException : QuotaExceeded { internal QuotaExceededException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="StorageFullException"/>.</summary>
-    public class StorageFull : GamedException { internal StorageFull(Failure how) : base(how) { } }
 
     /// <summary>The owner's disk is full.</summary>
     public class StorageFullException : StorageFull { internal StorageFullException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="SaveCorruptException"/>.</summary>
-    public class SaveCorrupt : GamedException { internal SaveCorrupt(Failure how) : base(how) { } }
-
     /// <summary>The server's copy is damaged; <see cref="GamedError.Detail"/> names the newest good version.</summary>
     public class SaveCorruptException : SaveCorrupt { internal SaveCorruptException(Failure how) : base(how) { } }
-
-    /// <summary>The older name of <see cref="InUseException"/>.</summary>
-    public class InUse : GamedException { internal InUse(Failure how) : base(how) { } }
 
     /// <summary>Another process, or another object of this one, has the folder open.</summary>
     public class InUseException : InUse { internal InUseException(Failure how) : base(how) { } }
 
-    /// <summary>The older name of <see cref="LocalDamagedException"/>.</summary>
-    public class LocalDamaged : GamedException { internal LocalDamaged(Failure how) : base(how) { } }
-
     /// <summary>This device cannot read or write a file, or a file does not have the bytes that were written.</summary>
     public class LocalDamagedException : LocalDamaged { internal LocalDamagedException(Failure how) : base(how) { } }
+
+    // Older names of the classes above, until 1.0.
+
+    /// <summary>The older name of <see cref="BusyException"/>.</summary>
+    public class Busy : GamedException { internal Busy(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="RateLimitedException"/>.</summary>
+    public class RateLimited : GamedException { internal RateLimited(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="DownloadCorruptException"/>.</summary>
+    public class DownloadCorrupt : GamedException { internal DownloadCorrupt(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="NotGamedException"/>.</summary>
+    public class NotGamed : GamedException { internal NotGamed(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="RefusedException"/>.</summary>
+    public class Refused : GamedException { internal Refused(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="SignInRequiredException"/>.</summary>
+    public class SignInRequired : GamedException { internal SignInRequired(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="PlayerChangedException"/>.</summary>
+    public class PlayerChanged : SignInRequiredException { internal PlayerChanged(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="PlayerBlockedException"/>.</summary>
+    public class PlayerBlocked : GamedException { internal PlayerBlocked(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="LoginFailedException"/>.</summary>
+    public class LoginFailed : GamedException { internal LoginFailed(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="LoginDeclinedException"/>.</summary>
+    public class LoginDeclined : LoginFailedException { internal LoginDeclined(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="LoginExpiredException"/>.</summary>
+    public class LoginExpired : LoginFailedException { internal LoginExpired(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="NotFoundException"/>.</summary>
+    public class NotFound : GamedException { internal NotFound(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="DeletedException"/>.</summary>
+    public class Deleted : NotFoundException { internal Deleted(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="NotModifiedException"/>.</summary>
+    public class NotModified : GamedException { internal NotModified(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="BaseRequiredException"/>.</summary>
+    public class BaseRequired : GamedException { internal BaseRequired(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="QuotaExceededException"/>.</summary>
+    public class QuotaExceeded : GamedException { internal QuotaExceeded(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="StorageFullException"/>.</summary>
+    public class StorageFull : GamedException { internal StorageFull(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="SaveCorruptException"/>.</summary>
+    public class SaveCorrupt : GamedException { internal SaveCorrupt(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="InUseException"/>.</summary>
+    public class InUse : GamedException { internal InUse(Failure how) : base(how) { } }
+    /// <summary>The older name of <see cref="LocalDamagedException"/>.</summary>
+    public class LocalDamaged : GamedException { internal LocalDamaged(Failure how) : base(how) { } }
 
     /// <summary>The errors of responses and of exceptions.</summary>
     static class Errors

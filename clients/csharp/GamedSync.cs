@@ -13,7 +13,7 @@
 // A write is based on the version that the game last read or wrote, never on one that has only been downloaded: it does
 // not overwrite progress that the player has not seen. No rule uses a clock. All rules: docs/developers/offline.md.
 //
-// Every failure is a GamedError. Methods may be called from any thread and do
+// Every failure is a GamedException. Methods may be called from any thread and do
 // their work on threads of the pool, in the order of the calls; one process at a time may use a player's folder.
 
 using System;
@@ -1135,8 +1135,13 @@ namespace Gamed
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 Task closing;
                 if (Closing.TryGetValue(place, out closing))
-                    await Task.WhenAny(closing, Task.Delay(Timeout.Infinite, cancel)).ConfigureAwait(false);
-                cancel.ThrowIfCancellationRequested();
+                    using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+                    {
+                        Task never = Task.Delay(Timeout.Infinite, enough.Token);
+                        await Task.WhenAny(closing, never).ConfigureAwait(false);
+                        enough.Cancel();
+                        cancel.ThrowIfCancellationRequested();
+                    }
                 if (credential == null && HasPlayers(place))
                     throw Errors.SignedOut();
                 return new Sync(client, credential, place);
