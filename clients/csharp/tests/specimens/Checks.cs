@@ -711,6 +711,16 @@ static partial class Checks
         Thrown<LoginCancelledException>(() => waiting.Wait(20000), "cancelled without a network");
     }
 
+    /// <summary>The server's certificate is not one that this machine trusts.</summary>
+    public static void Untrusted(string server, string folder)
+    {
+        GamedClient client = new GamedClient(server, new GamedOptions { Folder = folder });
+        KeepCredential(client);
+        foreach (Task task in new Task[] { client.PolicyAsync(), client.PutAsync("auto", new byte[1 << 20], null) })
+            Expect(Thrown<UntrustedAddressException>(() => task.Wait(60000), "untrusted").Code
+                == "untrusted_certificate", "certificate");
+    }
+
     /// <summary>Requests leave the settings of the whole process alone.</summary>
     public static void LeavesSettings(string folder)
     {
