@@ -1195,7 +1195,7 @@ namespace Gamed
             http.KeepAlive = false;
             http.Timeout = http.ReadWriteTimeout = Timeout.Infinite;
             http.ServicePoint.Expect100Continue = false;
-            http.ServicePoint.ConnectionLimit = Math.Max(http.ServicePoint.ConnectionLimit, 64);
+            AllowWaits(http.ServicePoint);
             http.AllowWriteStreamBuffering = false;
             foreach (KeyValuePair<string, string> header in request.Headers)
                 if (!Restricted.Contains(header.Key))
@@ -1210,6 +1210,13 @@ namespace Gamed
             if (request.Method != "GET" && request.Method != "HEAD")
                 http.ContentLength = request.Body == null ? 0 : request.Body.Length;
             return http;
+        }
+
+        /// <summary>Raises the number of connections to one server: .NET Framework has two, which long waits would
+        /// use.</summary>
+        internal static void AllowWaits(ServicePoint server)
+        {
+            server.ConnectionLimit = Math.Max(server.ConnectionLimit, 64);
         }
 
         static void SetRange(HttpWebRequest http, Match range)

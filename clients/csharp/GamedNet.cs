@@ -60,6 +60,7 @@ namespace Gamed
             {
                 TimeSpan timeout = request.Timeout;
                 step.CancelAfter(timeout);
+                PlatformHttp.AllowWaits(ServicePointManager.FindServicePoint(new Uri(request.Url)));
                 try
                 {
                     HttpRequestMessage message = MessageOf(request, () => step.CancelAfter(timeout));

@@ -153,6 +153,10 @@ class Rules(ClientCase):
         """The client does not change the TLS versions of the whole process."""
         self.assertEqual(self.check("LeavesSettings", self.folder), "")
 
+    def test_requests_at_once(self) -> None:
+        """Requests that wait at the server do not delay others."""
+        self.assertEqual(self.check("AtOnce", self.folder), "")
+
     def test_silence_ends(self) -> None:
         """Requests end if the server sends nothing, or stops in the middle, or the player cancels."""
         self.assertEqual(self.check("Silence", self.folder), "")

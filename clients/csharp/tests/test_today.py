@@ -27,6 +27,10 @@ class Today(ClientCase):
         done = bounded([sys.executable, "-m", "gamed", "dev", "--script", script])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_requests_at_once(self) -> None:
+        """Requests that wait at the server do not delay others."""
+        self.assertEqual(self.check("AtOnce", self.folder), "")
+
     def test_silence_ends(self) -> None:
         """Requests end if the server sends nothing, or stops in the middle, or the player cancels."""
         self.assertEqual(self.check("Silence", self.folder), "")

@@ -789,6 +789,17 @@ static partial class Checks
         Disk.WriteWhole(Path.Combine(client.Folder, client.Place + ".json"), Encoding.ASCII.GetBytes(kept));
     }
 
+    /// <summary>Long waits do not delay other requests.</summary>
+    public static void AtOnce(string folder)
+    {
+        int arrived = 0;
+        GamedClient client = To(FarEnd(stream => Interlocked.Increment(ref arrived)), folder, 300);
+        Task[] waiting = Enumerable.Range(0, 12).Select(n => (Task)client.PolicyAsync()).ToArray();
+        for (Stopwatch clock = Stopwatch.StartNew(); arrived < waiting.Length && clock.Elapsed.TotalSeconds < 20;)
+            Thread.Sleep(20);
+        Expect(arrived == waiting.Length, arrived + " requests at once");
+    }
+
     /// <summary>The server rejects an upload by its head and does not read the body; the client reads the
     /// response.</summary>
     public static void EarlyAnswer(string folder)
