@@ -1124,7 +1124,8 @@ namespace Gamed
         /// Opens the saves of the player who is signed in; sends no request. `folder` replaces the one beside the
         /// credential. Before the first sign-in at this server the saves wait on this device: the first SendAsync after
         /// the sign-in, or the first Sync, adopts them for the player. Throws SignInRequiredException after a sign-out,
-        /// InUseException, LocalDamagedException. </summary>
+        /// InUseException, LocalDamagedException.
+        /// </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
             CancellationToken cancel = default(CancellationToken))
         {
