@@ -431,24 +431,24 @@ namespace Gamed
 
     // --- The player --------------------------------------------------------------------------------------------------
 
-    /// <summary>Numbers of a player's saves, as used or as allowed.</summary>
+    /// <summary>Numbers of a player's saves, as used or as allowed; null if the server does not state one.</summary>
     public sealed class SaveAmounts
     {
         internal SaveAmounts(IDictionary<string, object> value)
         {
-            Slots = Members.Of<long>(value, "slots");
-            Bytes = Members.Of<long>(value, "bytes");
-            HistoryBytes = Members.Of<long>(value, "history_bytes");
+            Slots = Members.Maybe<long?>(value, "slots");
+            Bytes = Members.Maybe<long?>(value, "bytes");
+            HistoryBytes = Members.Maybe<long?>(value, "history_bytes");
         }
 
         /// <summary>The slots that have a save.</summary>
-        public long Slots { get; private set; }
+        public long? Slots { get; private set; }
 
         /// <summary>The bytes of the current saves.</summary>
-        public long Bytes { get; private set; }
+        public long? Bytes { get; private set; }
 
         /// <summary>The bytes of older versions and conflict copies.</summary>
-        public long HistoryBytes { get; private set; }
+        public long? HistoryBytes { get; private set; }
     }
 
     /// <summary>The player, with usage and limits (docs/protocol.md: Limits).</summary>
@@ -457,15 +457,15 @@ namespace Gamed
         internal PlayerSummary(IDictionary<string, object> value)
         {
             var player = Members.Of<Dictionary<string, object>>(value, "player");
-            var limits = Members.Of<Dictionary<string, object>>(value, "limits");
+            var limits = Members.Maybe<Dictionary<string, object>>(value, "limits");
             PlayerId = Members.Of<string>(player, "id");
             Name = Members.Maybe<string>(player, "name");
             IsOwner = Members.Maybe<bool>(player, "owner");
             ServerTime = Typed.Time(Members.Maybe<string>(value, "time"));
-            Usage = new SaveAmounts(Members.Of<Dictionary<string, object>>(value, "usage"));
+            Usage = new SaveAmounts(Members.Maybe<Dictionary<string, object>>(value, "usage"));
             Limits = new SaveAmounts(limits);
-            SaveBytes = Members.Of<long>(limits, "save_bytes");
-            WritesPerMinute = Members.Of<long>(limits, "writes_per_minute");
+            SaveBytes = Members.Maybe<long?>(limits, "save_bytes");
+            WritesPerMinute = Members.Maybe<long?>(limits, "writes_per_minute");
             All = value;
         }
 
@@ -487,11 +487,11 @@ namespace Gamed
         /// <summary>What they may use.</summary>
         public SaveAmounts Limits { get; private set; }
 
-        /// <summary>The largest save in bytes.</summary>
-        public long SaveBytes { get; private set; }
+        /// <summary>The largest save in bytes, or null.</summary>
+        public long? SaveBytes { get; private set; }
 
-        /// <summary>The number of writes per minute that the server accepts.</summary>
-        public long WritesPerMinute { get; private set; }
+        /// <summary>The number of writes per minute that the server accepts, or null.</summary>
+        public long? WritesPerMinute { get; private set; }
 
         /// <summary>Every member of the answer.</summary>
         public IDictionary<string, object> All { get; private set; }

@@ -89,7 +89,8 @@ static partial class Checks
         });
         PlayerSummary player = client.GetPlayerAsync().Result;
         Expect(player.PlayerId == client.CredentialAsync().Result.PlayerId && player.Name == "Anna", player.Name);
-        Expect(player.Usage.Slots > 0 && player.Usage.Bytes <= player.Limits.Bytes && player.SaveBytes > 0, "usage");
+        Expect(player.Usage.Slots > 0 && player.Usage.Bytes <= player.Limits.Bytes, "usage");
+        Expect(player.SaveBytes > 0 && player.WritesPerMinute > 0, "limits");
         Expect((DateTimeOffset.UtcNow - player.ServerTime.Value).Duration() < TimeSpan.FromMinutes(1), "the clock");
         VersionKind[] kinds = client.VersionsAsync("today").Result.Select(version => version.VersionKind).ToArray();
         Expect(kinds.Contains(VersionKind.Write) && !kinds.Contains(VersionKind.Other), string.Join(" ", kinds));
