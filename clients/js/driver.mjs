@@ -198,7 +198,10 @@ const COMMANDS = {
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
   sync_close: ({ sync }, { within }) => sync?.close(within ?? 0),
   sync_start: (session) => session.sync.start(session.changed),
-  sync_run: (session) => session.sync.run((session.stopRun = new AbortController()).signal, session.changed),
+  sync_run: (session) => {
+    session.stopRun = new AbortController()
+    return session.sync.run(session.changed, { signal: session.stopRun.signal })
+  },
   sync_stop: ({ stopRun }) => stopRun.abort(),
   sync_ready: async ({ sync }, { within }) => ({ ready: await sync.ready(within) }),
   sync_read: async ({ sync }, { slot }) => saveJson(await sync.read(slot)),

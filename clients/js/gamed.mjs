@@ -46,13 +46,16 @@ export const IN_NODE = typeof process === "object" && !!process?.versions?.node 
  * Import a module of Node.js. The name is not a literal, so that a bundler for browsers does not resolve it: esbuild
  * ignores both comments.
  * @param {string} name @returns {Promise<any>}
+ * @internal
  */
-export const nodeModule = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
+export function nodeModule(name) {
+  return import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
+}
 
 /** @type {(seconds: number) => Promise<void>} */
 const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
 
-/** Return the system's language as the system calls it; "" if it is not known. */
+/** Return the system's language as the system calls it; "" if it is not known. @internal */
 export function systemLocale() {
   if (!IN_NODE) return navigator.language ?? ""
   const { LC_ALL, LC_MESSAGES, LANG } = process.env
@@ -63,27 +66,36 @@ export function systemLocale() {
 /**
  * Return a language as a tag of BCP 47: `pt_BR.UTF-8` is `pt-BR`; "" for `C` and others that name no language.
  * @param {string} locale
+ * @internal
  */
-export const localeTag = (locale) =>
-  (/^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])/.exec(locale)?.[0] ?? "").replaceAll("_", "-")
+export function localeTag(locale) {
+  const found = /^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])/.exec(locale)
+  return (found?.[0] ?? "").replaceAll("_", "-")
+}
 
 // --- Errors: one class for each thing a game does about them, chosen by `code` ---------------------------------------
 
+/**
+ * @typedef {object} ErrorDetails
+ * @property {number} [status] HTTP status
+ * @property {{ [name: string]: any }} [problem] members of the problem (RFC 9457)
+ * @property {unknown} [cause]
+ */
+
 /** `code` is for the program, `detail` for the person. The client has retried `passing` failures already. */
 export class GamedError extends Error {
-  /**
-   * @param {string} code
-   * @param {string} detail
-   * @param {{ status?: number, problem?: Record<string, any>, cause?: unknown }} [more]
-   */
+  /** @param {string} code @param {string} detail @param {ErrorDetails} [more] */
   constructor(code, detail, { status = 0, problem = {}, cause } = {}) {
     super(`${detail} (${code})`, cause === undefined ? undefined : { cause })
+    /** Name of the class, also in a bundle that has shortened names. @type {string} */
     this.name = /** @type {any} */ (this.constructor).kind
+    /** One of the codes of docs/protocol.md, or of this client. */
     this.code = code
+    /** Text for the player, in English. */
     this.detail = detail
     /** HTTP status; 0 if the error comes from the client itself. */
     this.status = status
-    /** Every member of the problem (RFC 9457). */
+    /** Every member of the problem (RFC 9457). @type {{ [name: string]: any }} */
     this.problem = problem
     /** Seconds that the server asks to wait. @type {number | null} */
     this.retryAfter = null
@@ -93,6 +105,8 @@ export class GamedError extends Error {
 
   /** The name of the class: `constructor.name` is another one after a bundler has shortened names. */
   static kind = "GamedError"
+
+  /** True if the same request can succeed later; the client has retried it already. @returns {boolean} */
   get passing() {
     return false
   }
@@ -183,6 +197,8 @@ export class LoginExpired extends LoginFailed {
 /** The finish code is wrong; `attemptsLeft` is the number of further attempts. */
 export class InvalidProof extends GamedError {
   static kind = "InvalidProof"
+
+  /** Number of further attempts. @returns {number} */
   get attemptsLeft() {
     return Number.isInteger(this.problem.attempts_left) ? this.problem.attempts_left : 0
   }
@@ -211,12 +227,18 @@ export class BaseRequired extends GamedError {
 /** Another device wrote first. The server kept your bytes too, as `yours`, unless `detail` gives a reason. */
 export class Conflict extends GamedError {
   static kind = "Conflict"
+
+  /** The version that the write was based on; null if the server does not keep it. */
   get base() {
     return SaveInfo.maybe(this.problem.base)
   }
+
+  /** The current version of the slot; null if it is empty. */
   get current() {
     return SaveInfo.maybe(this.problem.current)
   }
+
+  /** The conflict copy that the server has kept of the refused bytes; null if it has not. */
   get yours() {
     return SaveInfo.maybe(this.problem.yours)
   }
@@ -296,7 +318,7 @@ function byCode(table) {
   return new Map(table.flatMap(([kind, codes]) => codes.split(" ").map((code) => [code, kind])))
 }
 
-/** Return the error of a response that is not a success, by its `code`. @param {Answer} answer */
+/** Return the error of a response that is not a success, by its `code`. @param {Answer} answer @internal */
 export function errorOf(answer) {
   /** @type {Record<string, any>} */
   let problem = {}
@@ -373,8 +395,11 @@ const LINK = /^[A-Za-z0-9._~:/?#[\]@!$&()*+,;=%-]{1,2048}$/
 export class Origin {
   /** @param {string} scheme @param {string} host @param {number} port */
   constructor(scheme, host, port) {
+    /** @readonly */
     this.scheme = scheme
+    /** @readonly */
     this.host = host
+    /** @readonly */
     this.port = port
     Object.freeze(this)
   }
@@ -425,6 +450,7 @@ export class Origin {
     return { origin: new Origin(scheme, host, port), written: bare(found[2].replace(/:[0-9]*$/, "")), rest: found[3] }
   }
 
+  /** Return the origin as in a URL, without a default port. */
   toString() {
     const host = this.host.includes(":") ? `[${this.host}]` : this.host
     return `${this.scheme}://${host}${this.port === PORTS[this.scheme] ? "" : `:${this.port}`}`
@@ -454,6 +480,7 @@ const bare = (host) =>
 
 // --- The wire --------------------------------------------------------------------------------------------------------
 
+/** @internal */
 export class Answer {
   /** @param {number} status @param {Headers} headers @param {Uint8Array} body */
   constructor(status, headers, body) {
@@ -506,18 +533,23 @@ function parsed(text) {
  * @property {number} tries
  */
 
-/** Requests to one server. They never follow redirects, which could lead to another server, and never carry cookies. */
+/**
+ * Requests to one server. They never follow redirects, which could lead to another server, and never carry cookies.
+ * @internal
+ */
 export class Wire {
+  #agent
+
   /** @param {Origin} origin @param {string} agent @param {Patience} patience */
   constructor(origin, agent, patience) {
     this.origin = origin
-    this.agent = agent
+    this.#agent = agent
     this.patience = patience
   }
 
   /** Return a Wire to the same server with other timeouts or tries. @param {Partial<Patience>} patience */
   with(patience) {
-    return new Wire(this.origin, this.agent, { ...this.patience, ...patience })
+    return new Wire(this.origin, this.#agent, { ...this.patience, ...patience })
   }
 
   /**
@@ -541,7 +573,7 @@ export class Wire {
         if (!error.passing || attempt + 1 >= tries || pause > LONGEST_PAUSE_SECONDS) throw error
         lost ||= error instanceof Unreachable
       }
-      await this.patience.sleep(pause)
+      await orAborted(this.patience.sleep(pause), how.signal)
     }
   }
 
@@ -549,7 +581,7 @@ export class Wire {
   async #once(method, path, how) {
     const body = how.json === undefined ? how.body : new TextEncoder().encode(JSON.stringify(how.json))
     const headers = { ...how.headers }
-    if (IN_NODE) headers["User-Agent"] = this.agent // a browser sends its own
+    if (IN_NODE) headers["User-Agent"] = this.#agent // a browser sends its own
     if (how.json !== undefined) headers["Content-Type"] = "application/json"
     if (how.bearer !== undefined) headers.Authorization = `Bearer ${how.bearer}`
     /** @type {unknown} */
@@ -590,8 +622,24 @@ export class Wire {
   }
 }
 
+/**
+ * Await `work`, or throw the signal's reason as soon as it aborts. `work` itself goes on.
+ * @internal
+ * @template T @param {Promise<T>} work @param {AbortSignal} [signal] @returns {Promise<T>}
+ */
+export function orAborted(work, signal) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal?.reason)
+    if (signal?.aborted) stop()
+    signal?.addEventListener("abort", stop)
+    work.then(resolve, reject).finally(() => signal?.removeEventListener("abort", stop))
+  })
+}
+
 /** Aborts a request that takes too long, or that the caller has cancelled. */
 class Deadline {
+  #outer
+  #give
   #abort = new AbortController()
   /** @type {any} */
   #timer
@@ -599,9 +647,9 @@ class Deadline {
   /** @param {AbortSignal} [outer] */
   constructor(outer) {
     outer?.throwIfAborted()
-    this.outer = outer
-    this.give = () => this.#abort.abort(outer?.reason)
-    outer?.addEventListener("abort", this.give)
+    this.#outer = outer
+    this.#give = () => this.#abort.abort(outer?.reason)
+    outer?.addEventListener("abort", this.#give)
   }
 
   get signal() {
@@ -616,7 +664,7 @@ class Deadline {
 
   clear() {
     clearTimeout(this.#timer)
-    this.outer?.removeEventListener("abort", this.give)
+    this.#outer?.removeEventListener("abort", this.#give)
   }
 }
 
@@ -647,7 +695,7 @@ async function readWhole(response, limit, step, sink) {
   return joined(parts)
 }
 
-/** @param {Uint8Array[]} parts */
+/** @param {Uint8Array[]} parts @internal */
 export function joined(parts) {
   const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0))
   let at = 0
@@ -675,6 +723,7 @@ function networkError(origin, error) {
 /**
  * Return the seconds before the next try: the server's, else doubling; random, so that not all clients retry at once.
  * @param {GamedError} error @param {number} attempt
+ * @internal
  */
 export function pauseAfter(error, attempt) {
   if (error.retryAfter !== null) return error.retryAfter + Math.random() * (Math.min(error.retryAfter, 3) + 0.1)
@@ -683,35 +732,45 @@ export function pauseAfter(error, attempt) {
 
 // --- Kept between runs -----------------------------------------------------------------------------------------------
 
+/**
+ * The form of a credential in a file, the same in the Python client: with the names of the protocol.
+ * @typedef {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
+ *   access_token: string, access_expires: number, access_lifetime?: number | null,
+ *   player_name?: string | null }} StoredCredential
+ */
+
 /** One sign-in of one player at one server. console.log and JSON.stringify do not show its secrets. */
 export class Credential {
   #refresh
   #access
 
-  /**
-   * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
-   *   access_token: string, access_expires: number, access_lifetime?: number | null,
-   *   player_name?: string | null }} value in the stored form
-   */
+  /** @param {StoredCredential} value */
   constructor(value) {
+    /** @readonly */
     this.origin = value.origin
+    /** @readonly */
     this.playerId = value.player_id
+    /** @readonly */
     this.sessionId = value.session_id
+    /** @readonly */
     this.provider = value.provider
-    /** Seconds since 1970 by this machine's clock. */
+    /** Seconds since 1970 by this machine's clock. @readonly */
     this.accessExpires = value.access_expires
-    /** Seconds; null in credentials that older versions of this client stored. @type {number | null} */
+    /** Seconds; null in credentials that older versions of this client stored. @readonly @type {number | null} */
     this.accessLifetime = value.access_lifetime ?? null
-    /** The name that games show, as the server sent it last; null as before, and for a player without one. */
+    /** The name that games show, as the server sent it last; null as before, and for a player without one. @readonly */
     this.playerName = nameOf({ name: value.player_name })
     this.#refresh = value.refresh_credential
     this.#access = value.access_token
     Object.freeze(this)
   }
 
+  /** A secret: never log it. */
   get refreshCredential() {
     return this.#refresh
   }
+
+  /** A secret: never log it. */
   get accessToken() {
     return this.#access
   }
@@ -722,7 +781,7 @@ export class Credential {
     return now < this.accessExpires - Math.min(EARLY_SECONDS, share)
   }
 
-  /** Return the stored form, which is the same in the Python client. */
+  /** Return the stored form, which is the same in the Python client. @returns {StoredCredential} */
   stored() {
     return {
       origin: this.origin,
@@ -766,6 +825,7 @@ const nameOf = ({ name }) => (typeof name === "string" ? name : null)
 /**
  * Return this platform's folder for the state of programs, which people do not edit.
  * @param {string} app @param {string} platform @param {Record<string, string | undefined>} environ @param {string} home
+ * @internal
  */
 export function stateFolder(app, platform, environ, home) {
   if (platform === "win32") return `${environ.LOCALAPPDATA || `${home}\\AppData\\Local`}\\${app}`
@@ -775,36 +835,38 @@ export function stateFolder(app, platform, environ, home) {
 
 /** A file that only this user can read. @implements {Place} */
 class FilePlace {
+  #path
+
   database = ""
 
   /** @param {string} folder @param {string} name */
   constructor(folder, name) {
     this.folder = folder
     this.name = name
-    this.path = `${folder}/${name}.json`
+    this.#path = `${folder}/${name}.json`
   }
 
   async read() {
     const { readFile } = await nodeModule("fs/promises")
-    return readFile(this.path, "utf8").catch(unlessMissing)
+    return readFile(this.#path, "utf8").catch(unlessMissing)
   }
 
   /** @param {string} text */
   async write(text) {
-    await writeWhole(this.path, new TextEncoder().encode(text))
+    await writeWhole(this.#path, new TextEncoder().encode(text))
   }
 
   async remove() {
     const { unlink } = await nodeModule("fs/promises")
-    await unlink(this.path).catch(unlessMissing)
+    await unlink(this.#path).catch(unlessMissing)
   }
 
   /** @template T @param {() => Promise<T>} work */
   async locked(work) {
     const { mkdir } = await nodeModule("fs/promises")
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    return inTurn(this.path, async () => {
-      const release = await lockProcess(this.path)
+    return inTurn(this.#path, async () => {
+      const release = await lockProcess(this.#path)
       try {
         return await work()
       } finally {
@@ -855,7 +917,7 @@ class DatabasePlace {
   }
 }
 
-/** @param {string} name @param {string[]} stores @returns {Promise<IDBDatabase>} */
+/** @param {string} name @param {string[]} stores @returns {Promise<IDBDatabase>} @internal */
 export function openDatabase(name, stores) {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open(name, 1)
@@ -872,6 +934,7 @@ export function openDatabase(name, stores) {
  * Run one transaction, on disk when it returns; return the result of the request that `step` returns, if any.
  * @param {IDBDatabase} database @param {string[]} stores @param {IDBTransactionMode} mode
  * @param {(of: (store: string) => IDBObjectStore) => IDBRequest | void} step @returns {Promise<any>}
+ * @internal
  */
 export function transact(database, stores, mode, step) {
   return new Promise((resolve, reject) => {
@@ -882,7 +945,7 @@ export function transact(database, stores, mode, step) {
   })
 }
 
-/** @param {any} error @returns {null} */
+/** @param {any} error @returns {null} @internal */
 export function unlessMissing(error) {
   if (error?.code !== "ENOENT") throw error
   return null
@@ -892,6 +955,7 @@ export function unlessMissing(error) {
  * Replace the file: after a crash it has the old bytes or the new ones, and the new ones once this returns. Only this
  * user can read it.
  * @param {string} path @param {Uint8Array} data
+ * @internal
  */
 export async function writeWhole(path, data) {
   const { open, rename, unlink } = await nodeModule("fs/promises")
@@ -912,7 +976,11 @@ export async function writeWhole(path, data) {
   await syncFolder(path.slice(0, path.lastIndexOf("/")))
 }
 
-/** Write the entries of a folder to disk: a renamed file survives a power cut only then. @param {string} folder */
+/**
+ * Write the entries of a folder to disk: a renamed file survives a power cut only then.
+ * @param {string} folder
+ * @internal
+ */
 export async function syncFolder(folder) {
   if (process.platform === "win32") return
   const { open } = await nodeModule("fs/promises")
@@ -934,6 +1002,7 @@ const turns = new Map()
 /**
  * Run `work` after all earlier work of the same key in this process.
  * @template T @param {unknown} key @param {() => Promise<T>} work @returns {Promise<T>}
+ * @internal
  */
 export async function inTurn(key, work) {
   const mine = (turns.get(key) ?? Promise.resolve()).then(work)
@@ -958,6 +1027,7 @@ async function lockProcess(path) {
 /**
  * Acquire a lock without waiting, until it is released or the tab or process ends; return null if another has it.
  * @param {string} name in Node.js a path @returns {Promise<(() => void) | null>}
+ * @internal
  */
 export function tryLock(name) {
   if (IN_NODE) return lockOf(name)
@@ -976,6 +1046,7 @@ export function tryLock(name) {
  * elsewhere a socket file. Where none can be opened, two processes may refresh at once, which the server accepts for
  * 30 s.
  * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
+ * @internal
  */
 export async function lockOf(path, platform = process.platform) {
   const names = ["path", "os", "fs/promises"]
@@ -1172,6 +1243,18 @@ const MAX_RETURN_CHARACTERS = 4096
  *   account
  */
 
+/**
+ * A finished sign-in, with the members of the protocol: for `GamedClient.keep`.
+ * @typedef {object} Complete
+ * @property {"complete"} status
+ * @property {string} session_id
+ * @property {string} provider
+ * @property {string} access_token
+ * @property {string} refresh_credential
+ * @property {number} expires_in seconds
+ * @property {{ id: string, created: boolean, owner: boolean, name?: string | null }} player
+ */
+
 /** One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called at any time. */
 export class SignIn {
   /** @type {string | undefined} */
@@ -1194,24 +1277,31 @@ export class SignIn {
   #maxWait = 0
   #codeOnly = false
 
+  #wire
+  #person
+  #device
+  #options
+
   /**
+   * Use `GamedClient.beginSignIn`.
+   * @internal
    * @param {Wire} wire @param {Person} person @param {Record<string, string>} device
    * @param {SignInOptions & SignInNeeds} options
    */
   constructor(wire, person, device, options) {
-    this.wire = wire
-    this.person = person
-    this.device = device
-    this.options = options
+    this.#wire = wire
+    this.#person = person
+    this.#device = device
+    this.#options = options
   }
 
   /**
-   * Pass the address that the app was opened with (see `returnUri`); return whether it belongs to this sign-in. An
-   * address of another sign-in has no effect.
+   * Pass the address that the app was opened with (see `returnUri`). An address of another sign-in has no effect.
    * @param {string} url
+   * @returns {boolean} whether the address belongs to this sign-in
    */
   returned(url) {
-    const { returnUri } = this.options
+    const { returnUri } = this.#options
     if (!returnUri || !this.#loginId || url.length > returnUri.length + MAX_RETURN_CHARACTERS) return false
     if (!url.startsWith(returnUri + (returnUri.includes("?") ? "&" : "?"))) return false
     const values = new URLSearchParams(url.slice(returnUri.length + 1).split("#")[0])
@@ -1222,24 +1312,27 @@ export class SignIn {
   }
 
   /**
-   * Sign in, pass the credentials to `keep` and return its result. Any failure cancels the login.
-   * @template T @param {(complete: Record<string, any>) => Promise<T>} keep
+   * Sign in and pass the credentials to `keep`. Any failure cancels the login.
+   * @template T
+   * @param {(complete: Complete) => Promise<T>} keep
+   * @returns {Promise<T>} what `keep` returns
+   * @throws {LoginFailed} or LoginDeclined, LoginCancelled, LoginExpired, InvalidProof
    */
   async run(keep) {
     const give = () => this.cancel()
     try {
-      this.options.signal?.addEventListener("abort", give)
-      if (this.options.signal?.aborted) await this.cancel()
+      this.#options.signal?.addEventListener("abort", give)
+      if (this.#options.signal?.aborted) await this.cancel()
       this.#stop.signal.throwIfAborted()
       await this.#start()
       this.#stop.signal.throwIfAborted()
       await this.#show()
-      return await keep(await this.#settle())
+      return await keep(/** @type {Complete} */ (await this.#settle()))
     } catch (error) {
       if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#notified)) await this.cancel()
       throw error // after other LoginFailed the login has ended already
     } finally {
-      this.options.signal?.removeEventListener("abort", give)
+      this.#options.signal?.removeEventListener("abort", give)
       this.#over.abort()
       this.#listener?.close()
     }
@@ -1250,33 +1343,33 @@ export class SignIn {
     this.#cancelled = true
     if (this.#secret) {
       this.#notified = true
-      await this.wire.call("POST", "/auth/login/cancel", { bearer: this.#secret, timeout: 5, tries: 1 }).catch(ifGamed)
+      await this.#wire.call("POST", "/auth/login/cancel", { bearer: this.#secret, timeout: 5, tries: 1 }).catch(ifGamed)
     }
     this.#stop.abort(new LoginCancelled("login_cancelled", "The sign-in was cancelled."))
   }
 
   async #start() {
     /** @type {Record<string, unknown>} */
-    const body = { client: this.device }
-    const locale = localeTag(this.options.locale)
+    const body = { client: this.#device }
+    const locale = localeTag(this.#options.locale)
     if (locale) body.locale = locale
-    if (this.options.provider) body.provider = this.options.provider
-    if (this.options.start) body.intent = "link"
-    else if (this.options.adopt) body.intent = "adopt"
-    if (this.options.returnUri) body.return_uri = this.options.returnUri
-    else if (this.options.loopback) {
+    if (this.#options.provider) body.provider = this.#options.provider
+    if (this.#options.start) body.intent = "link"
+    else if (this.#options.adopt) body.intent = "adopt"
+    if (this.#options.returnUri) body.return_uri = this.#options.returnUri
+    else if (this.#options.loopback) {
       const take = (/** @type {Proof} */ proof) => this.#proofs.put(proof)
-      const listening = Listener.start(`${this.wire.origin}/auth/login/done`, take, this.options.returnSeconds)
+      const listening = Listener.start(`${this.#wire.origin}/auth/login/done`, take, this.#options.returnSeconds)
       this.#listener = await listening.catch(() => undefined) // a sandbox may forbid it: the player types the code
       if (this.#listener) body.loopback_port = this.#listener.port
     }
-    const send = this.options.start ?? ((json) => this.wire.call("POST", "/auth/login", { json }))
+    const send = this.#options.start ?? ((json) => this.#wire.call("POST", "/auth/login", { json }))
     const started = (await send(body)).json()
     this.#secret = member(started, "device_secret", "string")
     this.#deadline = performance.now() + 1000 * (member(started, "expires_in", "integer") + 30)
-    this.#loginUrl = this.wire.origin.require(member(started, "login_url", "string"))
+    this.#loginUrl = this.#wire.origin.require(member(started, "login_url", "string"))
     const poll = member(started, "poll", "object")
-    this.#pollPath = new URL(this.wire.origin.require(member(poll, "url", "string"))).pathname
+    this.#pollPath = new URL(this.#wire.origin.require(member(poll, "url", "string"))).pathname
     this.#maxWait = Math.min(member(poll, "max_wait", "integer"), 25)
     this.#codeOnly = started.return_proof === "code"
     this.#loginId = member(started, "login_id", "string")
@@ -1287,15 +1380,15 @@ export class SignIn {
   /** Return the address of a picture if it is on the entered server. @param {unknown} url */
   #own(url) {
     try {
-      return typeof url === "string" ? this.wire.origin.require(url) : null
+      return typeof url === "string" ? this.#wire.origin.require(url) : null
     } catch {
       return null
     }
   }
 
   async #show() {
-    const opened = this.options.openBrowser ? await this.options.openBrowser(this.#loginUrl, this.#qrUrl) : false
-    await this.person.browserOpened(this.#loginUrl, Boolean(opened), this.#qrUrl)
+    const opened = this.#options.openBrowser ? await this.#options.openBrowser(this.#loginUrl, this.#qrUrl) : false
+    await this.#person.browserOpened(this.#loginUrl, Boolean(opened), this.#qrUrl)
   }
 
   /** Collect until there is an outcome. After a lost response the same proof is sent again. */
@@ -1334,24 +1427,24 @@ export class SignIn {
     const wait = proof || stage === "proof_required" ? 0 : this.#maxWait
     const json = { wait, seen: stage, ...(proof && { [proof.kind]: proof.text }) }
     const { signal } = this.#stop
-    const how = { json, bearer: this.#secret, timeout: wait + this.wire.patience.timeout, tries: 1, signal }
+    const how = { json, bearer: this.#secret, timeout: wait + this.#wire.patience.timeout, tries: 1, signal }
     for (let attempt = 0; ; attempt = Math.min(attempt + 1, 6)) {
       let pause
       try {
-        return (await this.wire.call("POST", this.#pollPath, how)).json()
+        return (await this.#wire.call("POST", this.#pollPath, how)).json()
       } catch (error) {
         if (!(error instanceof GamedError)) throw error
         pause = pauseAfter(error, attempt)
         if (!error.passing || performance.now() + 1000 * pause > this.#deadline) throw error
       }
-      await this.wire.patience.sleep(pause)
+      await this.#wire.patience.sleep(pause)
     }
   }
 
   /** Wait `returnSeconds` for the browser's return or a typed code; without one ask the person, once per sign-in. */
   async #awaitProof() {
     if (this.#codeOnly) this.#ask(null)
-    const found = await this.#proofs.get(this.options.returnSeconds)
+    const found = await this.#proofs.get(this.#options.returnSeconds)
     if (found && "failure" in found) throw found.failure
     if (!found) this.#ask(null)
     return found
@@ -1363,7 +1456,7 @@ export class SignIn {
     this.#asked = true
     try {
       const showCode = this.#codeOnly ? null : () => this.#show()
-      const code = await this.person.finishCode(showCode, attemptsLeft, this.#over.signal)
+      const code = await this.#person.finishCode(showCode, attemptsLeft, this.#over.signal)
       if (code !== null && code !== undefined) this.#proofs.put(proofOf("finish_code", code))
     } catch (failure) {
       this.#proofs.put({ failure })
@@ -1387,7 +1480,7 @@ function reasonOf(error) {
   return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
 }
 
-/** Return LocalDamaged for an error of this device's disk; any other as it is. @param {any} error */
+/** Return LocalDamaged for an error of this device's disk; any other as it is. @param {any} error @internal */
 export function diskError(error) {
   const ended = error?.name === "AbortError" || error?.name === "TimeoutError"
   if (typeof error?.syscall !== "string" && (ended || !(error instanceof DOMException))) return error
@@ -1395,14 +1488,22 @@ export function diskError(error) {
   return new LocalDamaged("local_disk", detail, { cause: error })
 }
 
-/** Await `work`, with `diskError` for its errors. @template T @param {Promise<T>} work @returns {Promise<T>} */
+/**
+ * Await `work`, with `diskError` for its errors.
+ * @template T @param {Promise<T>} work @returns {Promise<T>}
+ * @internal
+ */
 export function onDisk(work) {
   return work.catch((error) => {
     throw diskError(error)
   })
 }
 
-/** Return the object with `onDisk` around its asynchronous methods. @template {object} T @param {T} of @returns {T} */
+/**
+ * Return the object with `onDisk` around its asynchronous methods.
+ * @template {object} T @param {T} of @returns {T}
+ * @internal
+ */
 export function guarded(of) {
   const get = (/** @type {any} */ _, /** @type {string} */ name) => {
     const value = /** @type {any} */ (of)[name]
@@ -1457,29 +1558,47 @@ export async function openBrowser(url) {
 const ETAG = /^"[!#-~]{1,100}"$/
 const SHA256 = /^[0-9a-f]{64}$/
 
+/**
+ * Values that a game stores beside a save, such as its title: a JSON object within the owner's limit, which `whoami`
+ * has.
+ * @typedef {{ [name: string]: any }} Meta
+ */
+
+/** The content of a save; a text is stored as UTF-8. @typedef {Uint8Array | ArrayBuffer | string} Bytes */
+
+/**
+ * @typedef {{ slot: string, version: number, etag: string, size: number, sha256: string, contentType: string,
+ *   modified: string, meta: Meta, conflicts: number[], device: string | null }} SaveInfoMembers
+ */
+
 /** One version of one slot. A later write passes `etag` as its base. */
 export class SaveInfo {
-  /**
-   * @param {{ slot: string, version: number, etag: string, size: number, sha256: string, contentType: string,
-   *   modified: string, meta: Record<string, any>, conflicts: number[], device: string | null }} value
-   */
+  /** @param {SaveInfoMembers} value */
   constructor({ slot, version, etag, size, sha256, contentType, modified, meta, conflicts, device }) {
+    /** @readonly */
     this.slot = slot
+    /** Number of the version in its slot, from 1. @readonly */
     this.version = version
+    /** @readonly */
     this.etag = etag
+    /** Bytes. @readonly */
     this.size = size
+    /** Hash of the bytes, in hexadecimal. @readonly */
     this.sha256 = sha256
+    /** @readonly */
     this.contentType = contentType
+    /** Time of the write by the server's clock (RFC 3339): to show it. @readonly */
     this.modified = modified
+    /** @readonly */
     this.meta = meta
-    /** Numbers of the versions that lost against this one; the player has to choose. */
+    /** Numbers of the versions that lost against this one; the player has to choose. @readonly */
     this.conflicts = conflicts
-    /** Name of the device that wrote this version, or null. */
+    /** Name of the device that wrote this version, or null. @readonly */
     this.device = device
     Object.freeze(this)
   }
 
-  /** Parse the members of a response. @param {Record<string, any>} value */
+  /** Parse the members of a response; throw NotGamed. @param {{ [name: string]: any }} value */
   static of(value) {
     const { etag, sha256 } = value
     if (!ETAG.test(member(value, "etag", "string")) || !SHA256.test(member(value, "sha256", "string"))) {
@@ -1499,7 +1618,7 @@ export class SaveInfo {
     })
   }
 
-  /** @param {unknown} value */
+  /** Parse the members of a response; return null if it is not an object. @param {unknown} value */
   static maybe(value) {
     return isObject(value) ? SaveInfo.of(/** @type {any} */ (value)) : null
   }
@@ -1511,28 +1630,35 @@ export class SaveInfo {
  */
 
 /**
- * The result of `changes`. Pass `cursor` to the next call. `whole`: the list has all slots, not only changed ones,
- * because the call had no cursor or the server no longer knows it.
- * `more`: the server has further changes; a slot may be listed again there, with a newer state. `expired`, for a whole
- * list: a slot that is missing on all its pages was deleted long ago.
- * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean, more: boolean,
- *   expired: boolean }} Changes
+ * @typedef {object} Changes
+ * @property {string} cursor for the next call
+ * @property {(SaveInfo | Deletion)[]} saves oldest change first
+ * @property {boolean} whole the list has all slots, not only changed ones: the call had no cursor, or the server no
+ *   longer knows it
+ * @property {boolean} more the server has further changes; a slot may be listed again there, with a newer state
+ * @property {boolean} expired for a whole list: a slot that is missing on all its pages was deleted long ago
  */
 
 /**
- * One version in a slot's history: `kind` is write, restore, conflict or delete; `parent` the version that it was based
- * on; `expires` the latest time of its deletion, null while only newer versions can replace it; `device` the name of
- * the device that wrote it, or null; `save` null for a delete.
- * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null, device: string | null,
- *   save: SaveInfo | null }} Version
+ * One version in a slot's history.
+ * @typedef {object} Version
+ * @property {number} version
+ * @property {string} kind write, restore, conflict or delete
+ * @property {number | null} parent the version that it was based on
+ * @property {string | null} expires latest time of its deletion; null while only newer versions can replace it
+ * @property {string | null} device name of the device that wrote it
+ * @property {SaveInfo | null} save null for a delete
  */
 
-/** A part of a slot's history. @typedef {{ versions: Version[], more: boolean }} VersionsPage */
+/**
+ * A part of a slot's history; `more`: the server has older versions.
+ * @typedef {{ versions: Version[], more: boolean }} VersionsPage
+ */
 
 /**
  * An entry of a commit: the new bytes of a slot, based on `base`, or its deletion.
- * @typedef {{ slot: string, data: Uint8Array | ArrayBuffer | string, base: Base, contentType?: string,
- *   meta?: Record<string, any> | null, delete?: false } | { slot: string, delete: true, base: Base }} Write
+ * @typedef {{ slot: string, data: Bytes, base: Base, contentType?: string, meta?: Meta | null, delete?: false } |
+ *   { slot: string, delete: true, base: Base }} Write
  */
 
 /**
@@ -1543,7 +1669,7 @@ export class SaveInfo {
 
 /**
  * The bytes of a slot at the time of the read.
- * @typedef {{ etag: string, data: Uint8Array, contentType: string, meta: Record<string, any> }} Save
+ * @typedef {{ etag: string, data: Uint8Array, contentType: string, meta: Meta }} Save
  */
 
 /**
@@ -1571,7 +1697,11 @@ function versionOf(value) {
 
 const DEVICES = /^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$/
 
-/** Return the path of a slot; refuse a name that is not also a safe file name, on Windows too. @param {string} slot */
+/**
+ * Return the path of a slot; refuse a name that is not also a safe file name, on Windows too.
+ * @param {string} slot
+ * @internal
+ */
 export function pathOf(slot) {
   if (!/^[a-z0-9][a-z0-9._-]{0,63}$/.test(slot) || slot.endsWith(".") || DEVICES.test(slot)) {
     throw new Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
@@ -1605,7 +1735,7 @@ function condition(base) {
 /** @param {Uint8Array} data */
 const sha256Of = async (data) => new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {any} */ (data)))
 
-/** @param {Uint8Array | string} data */
+/** @param {Uint8Array | string} data @internal */
 export async function sha256Hex(data) {
   return Array.from(await sha256Of(typeof data === "string" ? new TextEncoder().encode(data) : data), hex).join("")
 }
@@ -1668,13 +1798,17 @@ function metaField(meta) {
   return text.replace(/[\u007f-\uffff]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`)
 }
 
-/** @param {string} contentType */
+/** @param {string} contentType @internal */
 export function typeField(contentType) {
   if (/^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/.test(contentType)) return contentType
   throw new Refused("bad_content_type", "The type of a save is a media type, such as application/json.")
 }
 
-/** Return the bytes; a text's are its UTF-8. @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array} */
+/**
+ * Return the bytes; a text's are its UTF-8.
+ * @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array}
+ * @internal
+ */
 export function bytesOf(data) {
   if (typeof data === "string") return new TextEncoder().encode(data)
   if (data instanceof ArrayBuffer) return new Uint8Array(data)
@@ -1716,14 +1850,19 @@ class BlobTarget {
 
 /** A temporary file beside the export's file, which replaces it once it is whole. */
 class FileTarget {
+  #path
+  #temporary
+  #file
+  #fs
+
   size = 0
 
   /** @param {string} path @param {string} temporary @param {any} file @param {any} fs */
   constructor(path, temporary, file, fs) {
-    this.path = path
-    this.temporary = temporary
-    this.file = file
-    this.fs = fs
+    this.#path = path
+    this.#temporary = temporary
+    this.#file = file
+    this.#fs = fs
   }
 
   /** @param {string} path */
@@ -1736,12 +1875,12 @@ class FileTarget {
 
   /** @param {Uint8Array} data */
   async write(data) {
-    await this.file.write(data, 0, data.length, this.size)
+    await this.#file.write(data, 0, data.length, this.size)
     this.size += data.length
   }
 
   async restart() {
-    await this.file.truncate(0)
+    await this.#file.truncate(0)
     this.size = 0
   }
 
@@ -1750,7 +1889,7 @@ class FileTarget {
     const hash = createHash("sha256")
     const block = new Uint8Array(1 << 20)
     for (let at = 0; at < this.size; ) {
-      const { bytesRead } = await this.file.read(block, 0, block.length, at)
+      const { bytesRead } = await this.#file.read(block, 0, block.length, at)
       if (!bytesRead) break
       hash.update(block.subarray(0, bytesRead))
       at += bytesRead
@@ -1759,50 +1898,59 @@ class FileTarget {
   }
 
   async finish() {
-    await this.file.sync()
-    await this.fs.rename(this.temporary, this.path)
+    await this.#file.sync()
+    await this.#fs.rename(this.#temporary, this.#path)
     return this.size
   }
 
   async close() {
-    await this.file.close()
-    await this.fs.unlink(this.temporary).catch(unlessMissing)
+    await this.#file.close()
+    await this.#fs.unlink(this.#temporary).catch(unlessMissing)
   }
 }
 
 /** One export, downloaded into a target. */
 class Export {
+  #get
+  #patience
+  #target
+  #signal
   #etag = ""
   #named = ""
 
-  /** @param {GamedClient} client @param {BlobTarget | FileTarget} target */
-  constructor(client, target) {
-    this.client = client
-    this.target = target
+  /**
+   * @param {(how: Request) => Promise<Answer>} get @param {Patience} patience @param {BlobTarget | FileTarget} target
+   * @param {AbortSignal} [signal]
+   */
+  constructor(get, patience, target, signal) {
+    this.#get = get
+    this.#patience = patience
+    this.#target = target
+    this.#signal = signal
   }
 
   /** Request the rest until the export is complete. */
   async run() {
-    const { patience } = this.client._wire
+    const patience = this.#patience
     for (let attempt = 0; ; attempt++) {
-      const before = this.target.size
+      const before = this.#target.size
       let pause
       try {
         return await this.#once()
       } catch (error) {
         if (!(error instanceof GamedError)) throw error
-        if (this.target.size > before) attempt = 0
+        if (this.#target.size > before) attempt = 0
         if (error.code === "range_not_satisfiable") this.#etag = ""
         else if (!error.passing) throw error
         pause = pauseAfter(error, attempt)
         if (attempt + 1 >= patience.tries || pause > LONGEST_EXPORT_PAUSE_SECONDS) throw error
       }
-      await patience.sleep(pause)
+      await orAborted(patience.sleep(pause), this.#signal)
     }
   }
 
   async #once() {
-    const { target } = this
+    const target = this.#target
     const start = this.#etag ? target.size : 0
     /** @type {Record<string, string>} */
     const headers = start ? { Range: `bytes=${start}-`, "If-Range": this.#etag } : {}
@@ -1813,8 +1961,7 @@ class Export {
       begun = true
       await target.write(data)
     }
-    const how = { headers, sink, tries: 1, limit: Infinity, timeout: EXPORT_SECONDS }
-    await this.client._game("GET", "/game/export", how)
+    await this.#get({ headers, sink, tries: 1, limit: Infinity, timeout: EXPORT_SECONDS, signal: this.#signal })
     if (!begun) throw new NotGamed("not_gamed", "The server's answer lacks the export.")
     if ((await target.digest()) !== this.#named) {
       this.#etag = ""
@@ -1833,7 +1980,7 @@ class Export {
       this.#etag = ""
       throw new DownloadCorrupt("download_corrupt", "The server sends another part of the export.")
     }
-    await this.target.restart()
+    await this.#target.restart()
     this.#etag = answer.headers.get("ETag") ?? ""
     this.#named = namedDigest(answer)
   }
@@ -1858,18 +2005,123 @@ class Export {
  * @property {number} [returnSeconds] how long to wait for the browser's return before offering a code
  */
 
-/** One server, and the player who is signed in there. */
+/**
+ * @typedef {object} RequestOptions
+ * @property {AbortSignal} [signal] ends the call with the signal's reason; the server may have performed the request
+ */
+
+/** @typedef {RequestOptions & { unless?: Base }} GetOptions */
+
+/** @typedef {RequestOptions & { base: Base }} BaseOptions */
+
+/** @typedef {BaseOptions & { contentType?: string, meta?: Meta | null }} PutOptions */
+
+/** @typedef {RequestOptions & { wait?: number, limit?: number }} ChangesOptions */
+
+/** @typedef {RequestOptions & { downTo?: number, limit?: number }} VersionsOptions */
+
+/** @typedef {RequestOptions & { before?: number, limit?: number }} PageOptions */
+
+/**
+ * How players sign in at this server: `mode` is "local" or "oauth"; `providers` are names for `SignInOptions`.
+ * @typedef {{ mode: string, providers: string[] }} Policy
+ */
+
+/**
+ * A device that is signed in. The names of the protocol, such as `session_id`, stay beside these until 1.0.
+ * @typedef {object} SessionMembers
+ * @property {string} sessionId
+ * @property {boolean} current it is this device
+ * @property {string} provider
+ * @property {string} createdAt RFC 3339
+ * @property {string} lastUsedAt RFC 3339, of the last sign-in or refresh
+ * @property {string} expiresAt RFC 3339
+ * @property {({ name?: string, version?: string, platform?: string, deviceName?: string } &
+ *   { [name: string]: any }) | null} client
+ */
+
+/** @typedef {SessionMembers & { [name: string]: any }} Session */
+
+/**
+ * An account that signs in as the player. The names of the protocol, such as `linked_at`, stay beside these until 1.0.
+ * @typedef {object} IdentityMembers
+ * @property {string} provider
+ * @property {boolean} canSignIn
+ * @property {string} linkedAt RFC 3339
+ * @property {string | null} lastUsedAt RFC 3339
+ */
+
+/** @typedef {IdentityMembers & { [name: string]: any }} Identity */
+
+/**
+ * The player at this server. The names of the protocol, such as `history_bytes`, stay beside these until 1.0.
+ * @typedef {object} OverviewMembers
+ * @property {{ id: string, owner: boolean, name?: string | null }} player
+ * @property {string} time RFC 3339, by the server's clock
+ * @property {string} epoch
+ * @property {string} cursor for `changes`
+ * @property {{ slots: number, bytes: number, historyBytes: number } & { [name: string]: any }} usage
+ * @property {{ [name: string]: number }} limits
+ */
+
+/** @typedef {OverviewMembers & { [name: string]: any }} Overview */
+
+/**
+ * Members of an answer in camelCase, beside their names in the protocol.
+ * @param {any} value @param {number} [depth] of objects @returns {any}
+ */
+function camelCase(value, depth = 2) {
+  if (!isObject(value) || !depth) return value
+  /** @type {Record<string, any>} */
+  const both = {}
+  for (const [name, of] of Object.entries(value)) {
+    both[name] = both[name.replace(/_./g, ([, letter]) => letter.toUpperCase())] = camelCase(of, depth - 1)
+  }
+  return both
+}
+
+/**
+ * The parts of a client that the other files use.
+ * @internal
+ * @typedef {{ wire: Wire, place: Place, game: (method: string, path: string, how?: Request) => Promise<Answer> }} Inner
+ */
+
+/** @type {WeakMap<GamedClient, Inner>} */
+const inners = new WeakMap()
+
+/** @internal @param {GamedClient} client */
+export function innerOf(client) {
+  return /** @type {Inner} */ (inners.get(client))
+}
+
+/**
+ * One server, and the player who is signed in there.
+ *
+ * Every call throws a GamedError: Unreachable, Busy or RateLimited when a retry can help, which the client has tried
+ * already; SignInRequired or PlayerBlocked when the player has to act; NotGamed when the address is no gamed server's.
+ * Each call below names the errors that it has beside these.
+ */
 export class GamedClient {
   /** @type {Credential | null} */
-  _held = null
+  #held = null
   /** @type {string | null} */
-  _player = null
+  #player = null
+  /** @type {AbortSignal | undefined} of all requests */
+  #signal
   /** @type {SignIn | undefined} the newest one */
-  _signIn
+  #signIn
+  #options
+  #place
+  #wire
 
   /**
-   * Read the kept sign-in of this device; no request is sent. `server` is the address as the player entered it.
-   * @param {string} server @param {ClientOptions} [options]
+   * Read the kept sign-in of this device; no request is sent.
+   *
+   * @param {string} server the address as the player entered it: `play.example.org`, `http://127.0.0.1:8080`
+   * @param {ClientOptions} [options]
+   * @returns {Promise<GamedClient>}
+   * @throws {UntrustedAddress} if the address or this page's own must not be used
+   * @throws {LocalDamaged} if this device cannot read its files
    */
   static async open(server, options = {}) {
     const origin = Origin.entered(server)
@@ -1888,79 +2140,101 @@ export class GamedClient {
     return client
   }
 
-  /** Use `open`. @param {Origin} origin @param {string} app @param {Place} place @param {ClientOptions} options */
+  /**
+   * Use `open`.
+   * @internal
+   * @param {Origin} origin @param {string} app @param {Place} place @param {ClientOptions} options
+   */
   constructor(origin, app, place, options) {
+    /** @readonly */
     this.origin = origin
+    /** @readonly */
     this.app = app
-    this._place = place
-    this._version = options.version ?? VERSION
-    this._deviceName = options.deviceName
-    /** The game's language; the game may change it. */
+    /** The game's language; the game may change it. @type {string} */
     this.locale = options.locale ?? systemLocale()
-    this._now = options.now ?? (() => Date.now() / 1000)
-    this._returnSeconds = options.returnSeconds ?? RETURN_SECONDS
+    this.#place = place
+    this.#options = options
     const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
-    this._wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this._version} gamed-js/${VERSION}`, patience)
+    this.#wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this.#version} gamed-js/${VERSION}`, patience)
+    inners.set(this, { wire: this.#wire, place, game: (...request) => this.#game(...request) })
+  }
+
+  get #version() {
+    return this.#options.version ?? VERSION
+  }
+
+  /** Seconds since 1970. */
+  #now() {
+    return this.#options.now?.() ?? Date.now() / 1000
   }
 
   /** Folder of the credential, and of the pending saves of gamed_sync.mjs; null in a browser. */
   get folder() {
-    return this._place.folder
+    return this.#place.folder
   }
 
   /** Name of this server for files: its host, readable, and a hash of its origin, unique. */
   get place() {
-    return this._place.name
+    return this.#place.name
   }
 
   // -- the player --
 
   /** True if this client has last found a credential on this device; sends no request. */
   get signedIn() {
-    return this._held !== null
+    return this.#held !== null
   }
 
   /** The credential that this client has last found on this device, or null. */
   get credential() {
-    return this._held
+    return this.#held
   }
 
-  /** Read the kept credential again: another tab or process may have signed in or out. */
+  /**
+   * Read the kept credential again: another tab or process may have signed in or out. No request is sent.
+   *
+   * @returns {Promise<Credential | null>} null: no player is signed in on this device
+   * @throws {LocalDamaged} if this device cannot read its files
+   */
   async look() {
-    const text = await this._place.read()
-    this._held = text === null ? null : Credential.read(text, this.origin)
-    return this._held
+    const text = await this.#place.read()
+    this.#held = text === null ? null : Credential.read(text, this.origin)
+    return this.#held
   }
 
   /**
    * Request mode and providers: show one button for each provider, in `local` mode one for the server itself.
-   * @returns {Promise<{ mode: string, providers: string[] }>}
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Policy>}
    */
-  async policy() {
-    const value = await this.#offered("/auth/config")
+  async policy({ signal } = {}) {
+    const value = await this.#offered("/auth/config", signal)
     const providers = member(value, "providers", "array").filter(KINDS.string)
     return { mode: member(value, "mode", "string"), providers }
   }
 
   /**
-   * Request the buttons of a sign-in, one for each provider; none in `local` mode, where the game shows its own button.
-   * @returns {Promise<Provider[]>}
+   * Request the buttons of a sign-in.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Provider[]>} one for each provider; none in `local` mode, where the game shows its own button
    */
-  async providers() {
+  async providers({ signal } = {}) {
     let value
     try {
-      value = await this.#offered("/auth/providers")
+      value = await this.#offered("/auth/providers", signal)
     } catch (error) {
       if (!(error instanceof GamedError) || error.code !== "route_not_found") throw error
-      const { providers } = await this.policy() // an older server does not send labels
+      const { providers } = await this.policy({ signal }) // an older server does not send labels
       return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
     }
     return member(value, "providers", "array").filter(isObject).map(providerOf)
   }
 
-  /** @param {string} path */
-  async #offered(path) {
-    const answer = await this._wire.call("GET", path)
+  /** @param {string} path @param {AbortSignal | undefined} signal */
+  async #offered(path, signal) {
+    const answer = await this.#wire.call("GET", path, { signal })
     if (!(answer.headers.get("Gamed-Protocol") ?? "").startsWith("1.")) {
       throw new NotGamed("not_gamed", `${this.origin} is not a gamed server of protocol 1.`)
     }
@@ -1968,10 +2242,13 @@ export class GamedClient {
   }
 
   /**
-   * Ask the server once whether the kept session still works; sign in if it does not, or if there is none. Return true
-   * once there is a session, false if the sign-in has failed. `person.problem` shows every failure; no GamedError is
-   * thrown. If the server does not respond, the kept session counts, so that a Sync can play offline.
-   * @param {Person} person @param {SignInOptions} [options]
+   * Ask the server once whether the kept session still works; sign in if it does not, or if there is none.
+   * `person.problem` shows every failure; no GamedError is thrown. If the server does not respond, the kept session
+   * counts, so that a Sync can play offline.
+   *
+   * @param {Person} person how the game asks the player; gamed_dialog.mjs has a ready one
+   * @param {SignInOptions} [options]
+   * @returns {Promise<boolean>} true: there is a session; false: the sign-in has failed
    */
   async ensureSignedIn(person, options = {}) {
     try {
@@ -2009,9 +2286,13 @@ export class GamedClient {
   }
 
   /**
-   * Sign in through the browser; return once the credential is on disk. Throws LoginFailed or a subclass. The server
-   * ends the session that this device had before.
-   * @param {Person} person @param {SignInOptions} [options]
+   * Sign in through the browser; return once the credential is on disk. The server ends the session that this device
+   * had before.
+   *
+   * @param {Person} person
+   * @param {SignInOptions} [options]
+   * @returns {Promise<Credential>}
+   * @throws {LoginFailed} or LoginDeclined, LoginCancelled, LoginExpired, InvalidProof
    */
   async signIn(person, options = {}) {
     try {
@@ -2024,10 +2305,13 @@ export class GamedClient {
 
   /**
    * Sign in in two steps, for a game with a Cancel button: `run((complete) => client.keep(complete))`, `cancel()`.
-   * @param {Person} person @param {SignInOptions} [options]
+   *
+   * @param {Person} person
+   * @param {SignInOptions} [options]
+   * @returns {Promise<SignIn>}
    */
   async beginSignIn(person, options = {}) {
-    const found = await this.providers()
+    const found = await this.providers({ signal: options.signal })
     let { provider } = options
     if (found.length > 0 && !provider) {
       provider = found.length === 1 ? found[0].name : await person.chooseProvider(found)
@@ -2038,54 +2322,60 @@ export class GamedClient {
   /** @param {Person} person @param {SignInOptions} options @param {(json: object) => Promise<Answer>} [start] */
   async #newSignIn(person, options, start) {
     const signal = options.signal ?? person.signal
-    const how = { openBrowser, ...options, signal, start, returnSeconds: this._returnSeconds, locale: this.locale }
+    const returnSeconds = this.#options.returnSeconds ?? RETURN_SECONDS
+    const how = { openBrowser, ...options, signal, start, returnSeconds, locale: this.locale }
     how.loopback = IN_NODE && (options.loopback ?? true)
-    return (this._signIn = new SignIn(this._wire, person, await this.#device(), how))
+    return (this.#signIn = new SignIn(this.#wire, person, await this.#device(), how))
   }
 
   /**
-   * Pass the address that the app was opened with to the sign-in that waits for it (see `returnUri`); return false if
-   * the address does not belong to it.
+   * Pass the address that the app was opened with to the sign-in that waits for it (see `returnUri`).
+   *
    * @param {string} url
+   * @returns {boolean} false: the address does not belong to that sign-in
    */
   returned(url) {
-    return this._signIn?.returned(url) ?? false
+    return this.#signIn?.returned(url) ?? false
   }
 
   /** Return the members about this device that the sign-in page shows. */
   async #device() {
     /** @type {Record<string, string>} */
-    const device = { name: this.app, version: this._version, platform: "browser" }
+    const device = { name: this.app, version: this.#version, platform: "browser" }
     if (IN_NODE) {
       /** @type {Record<string, string>} */
       const names = { win32: "windows", darwin: "macos" }
       device.platform = names[process.platform] ?? process.platform
       device.device_name = (await nodeModule("os")).hostname()
     }
-    if (this._deviceName) device.device_name = this._deviceName
+    if (this.#options.deviceName) device.device_name = this.#options.deviceName
     if (device.device_name) device.device_name = device.device_name.slice(0, 64)
     return device
   }
 
   /**
-   * Delete the credential here, even if the server cannot be reached; return true if the server has ended the session.
-   * `all` ends every session of the player; `others` ends all but this one and deletes nothing here.
-   * @param {"this" | "others" | "all"} [scope]
+   * Delete the credential here, even if the server cannot be reached, and end sessions at the server.
+   *
+   * @param {"this" | "others" | "all"} [scope] `all` ends every session of the player; `others` ends all but this one
+   *   and deletes nothing here
+   * @param {RequestOptions} [options]
+   * @returns {Promise<boolean>} true: the server has ended the session, or there was none
+   * @throws {LocalDamaged} if this device cannot delete the credential
    */
-  async signOut(scope = "this") {
-    const kept = await this._place.locked(async () => {
+  async signOut(scope = "this", { signal } = {}) {
+    const kept = await this.#place.locked(async () => {
       const found = await this.look()
       if (scope !== "others") await this.#forget()
       return found
     })
-    return kept === null || this.#tellLogout(kept, scope)
+    return kept === null || this.#tellLogout(kept, scope, signal)
   }
 
-  /** @param {Credential} kept @param {string} scope */
-  async #tellLogout(kept, scope) {
+  /** @param {Credential} kept @param {string} scope @param {AbortSignal} [signal] */
+  async #tellLogout(kept, scope, signal) {
     const json = { refresh_credential: kept.refreshCredential, scope }
     try {
-      await this._wire.call("POST", "/auth/session/logout", { json, timeout: 5, tries: 2 })
+      await this.#wire.call("POST", "/auth/session/logout", { json, timeout: 5, tries: 2, signal })
     } catch (error) {
       ifGamed(error)
       return false
@@ -2095,19 +2385,28 @@ export class GamedClient {
 
   // -- the account --
 
-  /** Request `GET /game/`: player, usage, limits, time. */
-  async whoami() {
-    const summary = (await this._game("GET", "/game/")).json()
+  /**
+   * Request the player, the usage with its limits, and the time.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Overview>}
+   */
+  async whoami({ signal } = {}) {
+    const summary = await this.#json("GET", "/game/", { signal })
     await this.#noteName(member(summary, "player", "object"))
-    return summary
+    return camelCase(summary)
   }
 
   /**
-   * Change the name that games show, null to remove it; return the name as the server has stored it.
-   * @param {string | null} name
+   * Change the name that games show.
+   *
+   * @param {string | null} name null removes it
+   * @param {RequestOptions} [options]
+   * @returns {Promise<string | null>} the name as the server has stored it
+   * @throws {Refused} if the server does not accept the name
    */
-  async setName(name) {
-    const answer = (await this._game("PATCH", "/auth/player", { json: { name } })).json()
+  async setName(name, { signal } = {}) {
+    const answer = await this.#json("PATCH", "/auth/player", { json: { name }, signal })
     const player = member(answer, "player", "object")
     await this.#noteName(player)
     return nameOf(player)
@@ -2117,75 +2416,106 @@ export class GamedClient {
   async #noteName(player) {
     const isNew = (/** @type {Credential | null} */ kept) =>
       kept?.playerId === player.id && kept?.playerName !== nameOf(player)
-    if (this._held && !isNew(this._held)) return // without the lock, which a refresh may hold for long
-    const noted = this._place.locked(async () => {
+    if (this.#held && !isNew(this.#held)) return // without the lock, which a refresh may hold for long
+    const noted = this.#place.locked(async () => {
       const kept = await this.look()
       if (!kept || !isNew(kept)) return
-      this._held = new Credential({ ...kept.stored(), player_name: nameOf(player) })
-      await this._place.write(JSON.stringify(this._held.stored()))
+      this.#held = new Credential({ ...kept.stored(), player_name: nameOf(player) })
+      await this.#place.write(JSON.stringify(this.#held.stored()))
     })
     await noted.catch(() => undefined) // the next start tries again
   }
 
   /**
    * Request a ticket, which tells another server for about a minute who is playing. Request one for each connection.
+   *
    * @param {string} audience the name of that server
    * @param {string | null} [nonce] what it has sent for this connection
+   * @param {RequestOptions} [options]
+   * @returns {Promise<string>}
+   * @throws {Refused} if the owner has not listed the audience
    */
-  async ticket(audience, nonce = null) {
+  async ticket(audience, nonce = null, { signal } = {}) {
     const json = nonce === null ? { audience } : { audience, nonce }
-    return member((await this._game("POST", "/auth/tickets", { json })).json(), "ticket", "string")
+    return member(await this.#json("POST", "/auth/tickets", { json, signal }), "ticket", "string")
   }
 
   /**
-   * Request the player's sessions on all devices, the last used first, with the members of the protocol.
-   * @returns {Promise<Record<string, any>[]>}
+   * Request the player's sessions on all devices.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Session[]>} the last used first
    */
-  async listSessions() {
-    return member((await this._game("GET", "/auth/sessions")).json(), "sessions", "array").filter(isObject)
+  async listSessions({ signal } = {}) {
+    return this.#listed("sessions", signal)
+  }
+
+  /** @param {string} name @param {AbortSignal | undefined} signal */
+  async #listed(name, signal) {
+    const answer = await this.#json("GET", `/auth/${name}`, { signal })
+    return member(answer, name, "array").filter(isObject).map((/** @type {object} */ each) => camelCase(each))
   }
 
   /**
    * End a session, such as a lost device's. If it is this device's, the credential is deleted, too.
+   *
    * @param {string} sessionId
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
+   * @throws {NotFound} if the player has no such session
    */
-  async endSession(sessionId) {
+  async endSession(sessionId, { signal } = {}) {
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(sessionId)) {
       throw new NotFound("session_not_found", "There is no such session.")
     }
-    const held = this._held ?? (await this.look())
-    try {
-      await this._game("DELETE", `/auth/sessions/${sessionId}`)
-    } catch (error) {
-      if (!didBefore(error)) throw error
-    }
+    const held = this.#held ?? (await this.look())
+    await this.#remove(`/auth/sessions/${sessionId}`, signal)
     if (held?.sessionId === sessionId) await this.#forgetSession(sessionId)
   }
 
   /** @param {string} sessionId */
   async #forgetSession(sessionId) {
-    await this._place.locked(async () => {
+    await this.#place.locked(async () => {
       const kept = await this.look()
       if (kept?.sessionId === sessionId) await this.#forget()
     })
   }
 
   /**
-   * Request the accounts that sign in as this player, the oldest first, with the members of the protocol.
-   * @returns {Promise<Record<string, any>[]>}
+   * Send a DELETE; the try whose answer was lost may have performed it.
+   * @param {string} path @param {AbortSignal} [signal]
    */
-  async listIdentities() {
-    return member((await this._game("GET", "/auth/identities")).json(), "identities", "array").filter(isObject)
+  async #remove(path, signal) {
+    try {
+      await this.#game("DELETE", path, { signal })
+    } catch (error) {
+      const isLost = error instanceof GamedError && error.answerLostBefore
+      if (!isLost || !(error.status === 404 || FORGET.has(error.code) || OVER.has(error.code))) throw error
+    }
   }
 
   /**
-   * Link another account, which then signs in as the same player; return its provider. Throws SignInRequired with
-   * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
-   * @param {Person} person @param {string} provider @param {SignInOptions} [options]
-   * @returns {Promise<string>}
+   * Request the accounts that sign in as this player.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Identity[]>} the oldest first
+   */
+  async listIdentities({ signal } = {}) {
+    return this.#listed("identities", signal)
+  }
+
+  /**
+   * Link another account, which then signs in as the same player.
+   *
+   * @param {Person} person
+   * @param {string} provider one of `providers`
+   * @param {SignInOptions} [options]
+   * @returns {Promise<string>} the linked provider
+   * @throws {SignInRequired} with `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat
+   * @throws {LoginFailed} or LoginDeclined, LoginCancelled, LoginExpired, InvalidProof
    */
   async link(person, provider, options = {}) {
-    const start = (/** @type {object} */ json) => this._game("POST", "/auth/login", { json })
+    const start = (/** @type {object} */ json) => this.#game("POST", "/auth/login", { json })
     try {
       const login = await this.#newSignIn(person, { ...options, provider }, start)
       return await login.run(async (complete) => member(member(complete, "linked", "object"), "provider", "string"))
@@ -2194,50 +2524,74 @@ export class GamedClient {
     }
   }
 
-  /** Remove one of the accounts, but not the last. @param {string} provider */
-  async unlink(provider) {
-    try {
-      await this._game("DELETE", `/auth/identities/${encodeURIComponent(provider)}`)
-    } catch (error) {
-      if (!didBefore(error)) throw error
-    }
+  /**
+   * Remove one of the accounts that sign in as this player, but not the last.
+   *
+   * @param {string} provider
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
+   * @throws {Refused} if it is the last one
+   */
+  async unlink(provider, { signal } = {}) {
+    await this.#remove(`/auth/identities/${encodeURIComponent(provider)}`, signal)
   }
 
   /**
-   * Delete the player with all saves and sessions, and the credential. Throws SignInRequired with
-   * `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat.
+   * Delete the player with all saves and sessions, and the credential.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
+   * @throws {SignInRequired} with `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat
    */
-  async deletePlayer() {
-    const held = this._held ?? (await this.look())
-    try {
-      await this._game("DELETE", "/auth/player")
-    } catch (error) {
-      if (!didBefore(error)) throw error
-    }
+  async deletePlayer({ signal } = {}) {
+    const held = this.#held ?? (await this.look())
+    await this.#remove("/auth/player", signal)
     if (held !== null) await this.#forgetSession(held.sessionId)
   }
 
-  /** Delete all saves with their history. Throws Conflict if a device has saved at the same moment. */
-  async eraseSaves() {
-    const etag = (await this._game("GET", "/game/")).headers.get("ETag") ?? ""
+  /**
+   * Delete all saves with their history.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
+   * @throws {Conflict} if a device has saved at the same moment
+   */
+  async eraseSaves({ signal } = {}) {
+    const etag = (await this.#game("GET", "/game/", { signal })).headers.get("ETag") ?? ""
     if (!ETAG.test(etag)) throw new NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
-    await this._game("DELETE", "/game/", { headers: { "If-Match": etag } })
+    await this.#game("DELETE", "/game/", { headers: { "If-Match": etag }, signal })
   }
 
   /**
-   * Download all saves with their history as one zip: into the file `path` (Node.js only), which is written whole or
-   * not at all; without `path` as a Blob. An interrupted download continues where it was.
-   * @param {string} [path]
+   * Download all saves with their history as one zip. An interrupted download continues where it was.
+   *
+   * @overload
+   * @param {string} path a file, which is written whole or not at all; Node.js only
+   * @param {RequestOptions} [options]
+   * @returns {Promise<number>} size of the file, in bytes
+   * @throws {DownloadCorrupt} if the bytes do not match the server's digest
+   * @throws {LocalDamaged} if this device cannot write the file
    */
-  export(path) {
-    return onDisk(this.#export(path))
+  /**
+   * Download all saves with their history as one zip into memory. An interrupted download continues where it was.
+   *
+   * @overload
+   * @param {undefined} [path]
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Blob>}
+   * @throws {DownloadCorrupt} if the bytes do not match the server's digest
+   */
+  /** @param {string} [path] @param {RequestOptions} [options] @returns {Promise<any>} */
+  export(path, { signal } = {}) {
+    return onDisk(this.#export(path, signal))
   }
 
-  /** @param {string | undefined} path */
-  async #export(path) {
+  /** @param {string | undefined} path @param {AbortSignal | undefined} signal */
+  async #export(path, signal) {
     const target = path === undefined ? new BlobTarget() : await FileTarget.open(path)
+    const get = (/** @type {Request} */ how) => this.#game("GET", "/game/export", how)
     try {
-      await new Export(this, target).run()
+      await new Export(get, this.#wire.patience, target, signal).run()
       return await target.finish()
     } finally {
       await target.close()
@@ -2246,24 +2600,31 @@ export class GamedClient {
 
   // -- saves --
 
-  /** @returns {Promise<SaveInfo[]>} */
-  async listSaves() {
-    const listed = member((await this._game("GET", "/game/saves")).json(), "saves", "array")
+  /**
+   * Request the current version of each slot.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<SaveInfo[]>} by slot
+   */
+  async listSaves({ signal } = {}) {
+    const listed = member(await this.#json("GET", "/game/saves", { signal }), "saves", "array")
     return listed.map(SaveInfo.of)
   }
 
   /**
    * Request the changes since the cursor of an earlier result; all slots without a cursor, or if the server no longer
-   * knows it. The oldest changes come first, at most 256 slots or `limit`; if there are `more`, ask again with the new
-   * cursor. If nothing has changed, the server waits up to `wait` seconds (at most 25) for a change before it responds.
-   * @param {string | null} [since] @param {{ wait?: number, limit?: number, signal?: AbortSignal }} [options]
+   * knows it. The oldest changes come first; if there are `more`, ask again with the new cursor.
+   *
+   * @param {string | null} [since] the `cursor` of an earlier result
+   * @param {ChangesOptions} [options] `wait`: if nothing has changed, the server waits up to so many seconds (at most
+   *   25) for a change before it responds; `limit`: at most so many slots (256)
    * @returns {Promise<Changes>}
    */
   async changes(since = null, { wait = 0, limit, signal } = {}) {
     const path = withQuery("/game/saves", { since, limit })
     /** @type {Record<string, string>} */
     const headers = wait ? { Prefer: `wait=${wait}` } : {}
-    const answer = await this._game("GET", path, { headers, timeout: wait + this._wire.patience.timeout, signal })
+    const answer = await this.#game("GET", path, { headers, timeout: wait + this.#wire.patience.timeout, signal })
     const value = answer.json()
     const saves = member(value, "saves", "array").filter(isObject).map(changeOf)
     const reset = value.reset === true
@@ -2272,15 +2633,22 @@ export class GamedClient {
   }
 
   /**
-   * Read the current bytes and check their digest; return null if the slot was never written. Throws Deleted, and
-   * NotModified if `unless` is the current version.
-   * @param {string} slot @param {{ unless?: Base }} [options] @returns {Promise<Save | null>}
+   * Read the current bytes and check their digest.
+   *
+   * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
+   * @param {GetOptions} [options] `unless`: the version that the game has already
+   * @returns {Promise<Save | null>} null: the slot was never written
+   * @throws {Deleted} if the save was deleted; its versions can still be restored
+   * @throws {NotModified} if `unless` is the current version
+   * @throws {DownloadCorrupt} if the bytes do not match the server's digest
+   * @throws {SaveCorrupt} if the server's copy is damaged
    */
-  async get(slot, { unless = null } = {}) {
+  async get(slot, { unless = null, signal } = {}) {
     /** @type {Record<string, string>} */
     const headers = unless === null ? {} : { "If-None-Match": condition(unless)["If-Match"] }
+    const how = { headers, check: checkDigest, limit: MAX_SAVE_BYTES, signal }
     try {
-      return saveOf(await this._game("GET", pathOf(slot), { headers, check: checkDigest, limit: MAX_SAVE_BYTES }))
+      return saveOf(await this.#game("GET", pathOf(slot), how))
     } catch (error) {
       if (error instanceof NotFound && !(error instanceof Deleted)) return null
       throw error
@@ -2288,28 +2656,39 @@ export class GamedClient {
   }
 
   /**
-   * Write a save that is based on `base`: a save that was read, its etag, "*" for any existing version, null for a new
-   * slot. Return when the server has it on disk. Throws Conflict if the slot holds another version; the server then
-   * keeps both. Sending the same bytes twice is one write.
-   * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
-   * @param {{ base: Base, contentType?: string, meta?: Record<string, any> | null }} options
+   * Write a save; return when the server has it on disk. Sending the same bytes twice is one write.
+   *
+   * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
+   * @param {Bytes} data
+   * @param {PutOptions} options `base`: a save that was read, its etag, "*" for any existing version, null for a new
+   *   slot; `meta`: a JSON object beside the bytes, such as the save's title
+   * @returns {Promise<SaveInfo>} the new version, for `base` of the next write
+   * @throws {Conflict} if the slot holds another version; the server then keeps both
+   * @throws {BaseRequired} if the slot exists and `base` is null
+   * @throws {QuotaExceeded} if the save or the number of saves is over the owner's limit
+   * @throws {StorageFull} if the owner's disk is full
    */
-  async put(slot, data, { base, contentType = "application/octet-stream", meta = null }) {
+  async put(slot, data, { base, contentType = "application/octet-stream", meta = null, signal }) {
     const body = bytesOf(data)
     /** @type {Record<string, string>} */
     const headers = { "Content-Type": typeField(contentType), ...condition(base) }
     headers["Content-Digest"] = await digestField(body)
     if (meta !== null) headers["Save-Meta"] = metaField(meta)
-    return SaveInfo.of((await this._game("PUT", pathOf(slot), { headers, body })).json())
+    return SaveInfo.of(await this.#json("PUT", pathOf(slot), { headers, body, signal }))
   }
 
   /**
    * Delete the version that was read; its history stays on the server for a while.
-   * @param {string} slot @param {{ base: Base }} options
+   *
+   * @param {string} slot
+   * @param {BaseOptions} options `base`: as for `put`
+   * @returns {Promise<void>}
+   * @throws {Conflict} if the slot holds another version
+   * @throws {NotFound} if the slot was never written
    */
-  async delete(slot, { base }) {
+  async delete(slot, { base, signal }) {
     try {
-      await this._game("DELETE", pathOf(slot), { headers: condition(base) })
+      await this.#game("DELETE", pathOf(slot), { headers: condition(base), signal })
     } catch (error) {
       const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
       if (!gone) throw error // else the try without a response has deleted it
@@ -2317,11 +2696,15 @@ export class GamedClient {
   }
 
   /**
-   * Change all these slots, or none; return the new state of each. Repeating it with the same bytes is one commit.
-   * Throws Conflict with the sides of each slot that holds another version (`slots`); no slot has changed then.
-   * @param {readonly Write[]} writes @returns {Promise<(SaveInfo | Deletion)[]>}
+   * Change all these slots, or none. Repeating it with the same bytes is one commit.
+   *
+   * @param {readonly Write[]} writes
+   * @param {RequestOptions} [options]
+   * @returns {Promise<(SaveInfo | Deletion)[]>} the new state of each slot
+   * @throws {Conflict} with the sides of each slot that holds another version (`slots`); no slot has changed then
+   * @throws {QuotaExceeded} if a save or the number of saves is over the owner's limit
    */
-  async commit(writes) {
+  async commit(writes, { signal } = {}) {
     /** @type {Map<string, Uint8Array>} */
     const blobs = new Map()
     const entries = []
@@ -2329,39 +2712,39 @@ export class GamedClient {
       pathOf(write.slot)
       entries.push(await entryOf(write, blobs))
     }
-    await this.#stage(blobs, true)
-    const json = { writes: entries }
+    await this.#stage(blobs, true, signal)
+    const how = { json: { writes: entries }, signal }
     let answer
     try {
-      answer = await this._game("POST", "/game/commit", { json })
+      answer = await this.#game("POST", "/game/commit", how)
     } catch (error) {
       if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
-      await this.#stage(blobs, false) // the uploads have expired in between, or were damaged
-      answer = await this._game("POST", "/game/commit", { json })
+      await this.#stage(blobs, false, signal) // the uploads have expired in between, or were damaged
+      answer = await this.#game("POST", "/game/commit", how)
     }
     return member(answer.json(), "saves", "array").filter(isObject).map(changeOf)
   }
 
   /**
    * Upload the bytes of a commit; with `ask`, skip large ones that the server already has.
-   * @param {Map<string, Uint8Array>} blobs @param {boolean} ask
+   * @param {Map<string, Uint8Array>} blobs @param {boolean} ask @param {AbortSignal | undefined} signal
    */
-  async #stage(blobs, ask) {
+  async #stage(blobs, ask, signal) {
     for (const [sha256, body] of blobs) {
       const path = `/game/blobs/${sha256}`
-      if (ask && body.length > ASK_FIRST_BYTES && (await this.#staged(path))) continue
+      if (ask && body.length > ASK_FIRST_BYTES && (await this.#staged(path, signal))) continue
       const headers = { "Content-Type": "application/octet-stream", "Content-Digest": await digestField(body) }
-      await this._game("PUT", path, { headers, body })
+      await this.#game("PUT", path, { headers, body, signal })
     }
   }
 
   /**
    * Return whether the server has the bytes; false also without a response: the PUT that follows gets a better error.
-   * @param {string} path
+   * @param {string} path @param {AbortSignal | undefined} signal
    */
-  async #staged(path) {
+  async #staged(path, signal) {
     try {
-      await this._game("HEAD", path, { tries: 1 })
+      await this.#game("HEAD", path, { tries: 1, signal })
     } catch (error) {
       ifGamed(error)
       return false
@@ -2372,26 +2755,35 @@ export class GamedClient {
   // -- history --
 
   /**
-   * Request the kept versions of a slot, newest first: also of a deleted slot, and conflict copies. A long history
-   * needs one request for each 100 versions, or `limit`; the requests after the first end once `downTo` is reached.
-   * @param {string} slot @param {{ downTo?: number, limit?: number }} [options]
+   * Request the kept versions of a slot, also of a deleted one, and conflict copies. A long history needs one request
+   * for each 100 versions, or `limit`.
+   *
+   * @param {string} slot
+   * @param {VersionsOptions} [options] `downTo`: the requests after the first end once this number is reached
+   * @returns {Promise<Version[]>} newest first
+   * @throws {NotFound} if the slot was never written
    */
-  async versions(slot, { downTo = 1, limit } = {}) {
-    let { versions, more } = await this.versionsPage(slot, { limit })
+  async versions(slot, { downTo = 1, limit, signal } = {}) {
+    let { versions, more } = await this.versionsPage(slot, { limit, signal })
     const found = versions
     for (let last = found.at(-1)?.version ?? 0; more && last > downTo; last = found.at(-1)?.version ?? 0) {
-      ;({ versions, more } = await this.versionsPage(slot, { before: last, limit }))
+      ;({ versions, more } = await this.versionsPage(slot, { before: last, limit, signal }))
       found.push(...versions)
     }
     return found
   }
 
   /**
-   * Request the newest versions older than `before`, at most 100 or `limit`; `more`: the server has older ones.
-   * @param {string} slot @param {{ before?: number, limit?: number }} [options] @returns {Promise<VersionsPage>}
+   * Request the newest versions of a slot that are older than `before`.
+   *
+   * @param {string} slot
+   * @param {PageOptions} [options] `before`: a number of a version; `limit`: at most so many versions (100)
+   * @returns {Promise<VersionsPage>} newest first
+   * @throws {NotFound} if the slot was never written
    */
-  async versionsPage(slot, { before, limit } = {}) {
-    const value = (await this._game("GET", withQuery(`${pathOf(slot)}/versions`, { before, limit }))).json()
+  async versionsPage(slot, { before, limit, signal } = {}) {
+    const path = withQuery(`${pathOf(slot)}/versions`, { before, limit })
+    const value = await this.#json("GET", path, { signal })
     const versions = /** @type {Version[]} */ (member(value, "versions", "array").map(versionOf))
     const more = value.more === true
     const last = versions.at(-1)?.version ?? Infinity
@@ -2402,29 +2794,46 @@ export class GamedClient {
   }
 
   /**
-   * Read the bytes of one version and check their digest. Throws NotFound if the server no longer keeps it.
-   * @param {string} slot @param {number} number
+   * Read the bytes of one version and check their digest.
+   *
+   * @param {string} slot
+   * @param {number} number
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Save>}
+   * @throws {NotFound} if the server no longer keeps it
+   * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    */
-  async version(slot, number) {
-    return saveOf(await this._game("GET", versionPath(slot, number), { check: checkDigest, limit: MAX_SAVE_BYTES }))
+  async version(slot, number, { signal } = {}) {
+    const how = { check: checkDigest, limit: MAX_SAVE_BYTES, signal }
+    return saveOf(await this.#game("GET", versionPath(slot, number), how))
   }
 
   /**
-   * Make an old version or a conflict copy current, based on `base`: null undeletes a slot.
-   * @param {string} slot @param {number} number @param {{ base: Base }} options
+   * Make an old version or a conflict copy current.
+   *
+   * @param {string} slot
+   * @param {number} number
+   * @param {BaseOptions} options `base`: the current version, as for `put`; null undeletes a slot
+   * @returns {Promise<SaveInfo>} the new version
+   * @throws {Conflict} if the slot holds another version
+   * @throws {NotFound} if the server no longer keeps it
    */
-  async restore(slot, number, { base }) {
-    const how = { headers: condition(base) }
-    return SaveInfo.of((await this._game("POST", `${versionPath(slot, number)}/restore`, how)).json())
+  async restore(slot, number, { base, signal }) {
+    const how = { headers: condition(base), signal }
+    return SaveInfo.of(await this.#json("POST", `${versionPath(slot, number)}/restore`, how))
   }
 
   /**
    * Delete a conflict copy, once the player has chosen. A copy that is deleted already is not an error.
-   * @param {string} slot @param {number} number
+   *
+   * @param {string} slot
+   * @param {number} number
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
    */
-  async dismiss(slot, number) {
+  async dismiss(slot, number, { signal } = {}) {
     try {
-      await this._game("DELETE", versionPath(slot, number))
+      await this.#game("DELETE", versionPath(slot, number), { signal })
     } catch (error) {
       if (!(error instanceof NotFound)) throw error
     }
@@ -2433,15 +2842,19 @@ export class GamedClient {
   // -- staying signed in --
 
   /**
-   * Return a client that acts for this player only: it throws PlayerChanged once another player has signed in here.
-   * @param {string} playerId @param {{ tries?: number }} [options]
+   * Make a client that acts for this player only: it throws PlayerChanged once another player has signed in here.
+   *
+   * @param {string} playerId
+   * @param {RequestOptions & { tries?: number }} [options] `tries`: how often to send a request that gets no response;
+   *   `signal`: for every request that has none of its own
+   * @returns {GamedClient}
    */
-  only(playerId, { tries = TRIES } = {}) {
-    /** @type {GamedClient} */
-    const bound = Object.assign(new GamedClient(this.origin, this.app, this._place, {}), this)
-    bound._wire = this._wire.with({ tries })
-    bound._player = playerId
-    bound._held = null
+  only(playerId, { tries = TRIES, signal } = {}) {
+    const bound = new GamedClient(this.origin, this.app, this.#place, this.#options)
+    bound.locale = this.locale
+    bound.#wire = this.#wire.with({ tries })
+    bound.#player = playerId
+    bound.#signal = signal
     return bound
   }
 
@@ -2450,17 +2863,24 @@ export class GamedClient {
    * @param {string} method @param {string} path @param {Request} [how] @param {string | null} [stale]
    * @returns {Promise<Answer>}
    */
-  async _game(method, path, how = {}, stale = null) {
-    const used = await this.#live(stale)
+  async #game(method, path, how = {}, stale = null) {
+    const signal = how.signal ?? this.#signal
+    signal?.throwIfAborted()
+    const used = await orAborted(this.#live(stale), signal) // a refresh goes on: other calls wait for it, too
     try {
-      return await this._wire.call(method, path, { ...how, bearer: used.accessToken })
+      return await this.#wire.call(method, path, { ...how, signal, bearer: used.accessToken })
     } catch (error) {
       if (!(error instanceof SignInRequired) || !(await this.#renewable(error, used)) || stale !== null) throw error
-      return this._game(method, path, how, used.accessToken).catch((again) => {
+      return this.#game(method, path, how, used.accessToken).catch((again) => {
         if (again instanceof GamedError) again.answerLostBefore ||= error.answerLostBefore
         throw again
       })
     }
+  }
+
+  /** @param {[string, string, Request?]} request */
+  async #json(...request) {
+    return (await this.#game(...request)).json()
   }
 
   /**
@@ -2469,10 +2889,10 @@ export class GamedClient {
    */
   async #renewable(error, used) {
     if (!FORGET.has(error.code)) return RENEW.has(error.code)
-    return this._place.locked(async () => {
+    return this.#place.locked(async () => {
       const kept = await this.look()
       if (kept !== null && kept.sessionId !== used.sessionId) {
-        if (kept.playerId !== used.playerId) this._held = used // then `#live` throws PlayerChanged
+        if (kept.playerId !== used.playerId) this.#held = used // then `#live` throws PlayerChanged
         return true
       }
       await this.#forget()
@@ -2481,8 +2901,8 @@ export class GamedClient {
   }
 
   async #forget() {
-    await this._place.remove()
-    this._held = null
+    await this.#place.remove()
+    this.#held = null
   }
 
   /**
@@ -2491,19 +2911,19 @@ export class GamedClient {
    */
   async #live(stale) {
     // A client for one player looks each time: it does not notice otherwise that the first one has signed out.
-    const held = (this._player === null ? this._held : null) ?? (await this.look())
+    const held = (this.#player === null ? this.#held : null) ?? (await this.look())
     if (held === null) throw signedOut()
-    if (this._player !== null && this._player !== held.playerId) throw playerChanged()
-    if (held.fresh(this._now()) && held.accessToken !== stale) return held
-    return this._place.locked(async () => {
+    if (this.#player !== null && this.#player !== held.playerId) throw playerChanged()
+    if (held.fresh(this.#now()) && held.accessToken !== stale) return held
+    return this.#place.locked(async () => {
       const kept = await this.look() // the first holder of the lock refreshes, the others read its result
       if (kept === null) throw signedOut()
       if (kept.playerId !== held.playerId) {
-        this._held = held
+        this.#held = held
         throw playerChanged()
       }
-      if (kept.fresh(this._now()) && kept.accessToken !== stale) return kept
-      return (this._held = await this.#refresh(kept))
+      if (kept.fresh(this.#now()) && kept.accessToken !== stale) return kept
+      return (this.#held = await this.#refresh(kept))
     })
   }
 
@@ -2515,13 +2935,13 @@ export class GamedClient {
     const json = { refresh_credential: kept.refreshCredential }
     let pair
     try {
-      pair = (await this._wire.call("POST", "/auth/session/refresh", { json })).json()
+      pair = (await this.#wire.call("POST", "/auth/session/refresh", { json })).json()
     } catch (error) {
       if (error instanceof SignInRequired && FORGET.has(error.code)) await this.#forget()
       throw error
     }
     const renewed = new Credential({ ...kept.stored(), ...this.#pair(pair) })
-    await this._place.write(JSON.stringify(renewed.stored())) // on disk before its first use, which ends the old pair
+    await this.#place.write(JSON.stringify(renewed.stored())) // on disk before its first use, which ends the old pair
     return renewed
   }
 
@@ -2531,12 +2951,18 @@ export class GamedClient {
     return {
       refresh_credential: member(answer, "refresh_credential", "string"),
       access_token: member(answer, "access_token", "string"),
-      access_expires: this._now() + lifetime,
+      access_expires: this.#now() + lifetime,
       access_lifetime: lifetime,
     }
   }
 
-  /** Store the result of a finished sign-in, before its first use. @param {Record<string, any>} complete */
+  /**
+   * Store the result of a finished sign-in, before its first use: for `beginSignIn`.
+   *
+   * @param {Complete} complete
+   * @returns {Promise<Credential>}
+   * @throws {LocalDamaged} if this device cannot store it
+   */
   async keep(complete) {
     const player = member(complete, "player", "object")
     const fresh = new Credential({
@@ -2547,24 +2973,15 @@ export class GamedClient {
       provider: member(complete, "provider", "string"),
       ...this.#pair(complete),
     })
-    const before = await this._place.locked(async () => {
+    const before = await this.#place.locked(async () => {
       const found = await this.look()
-      await this._place.write(JSON.stringify(fresh.stored()))
-      this._held = fresh
+      await this.#place.write(JSON.stringify(fresh.stored()))
+      this.#held = fresh
       return found
     })
     if (before !== null && before.sessionId !== fresh.sessionId) await this.#tellLogout(before, "this")
     return fresh
   }
-}
-
-/**
- * Return whether a repeated DELETE was performed by the try whose answer was lost.
- * @param {unknown} error
- */
-function didBefore(error) {
-  if (!(error instanceof GamedError) || !error.answerLostBefore) return false
-  return error.status === 404 || FORGET.has(error.code) || OVER.has(error.code)
 }
 
 const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")

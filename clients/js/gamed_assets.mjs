@@ -36,6 +36,7 @@ import {
   Unreachable,
   diskError,
   guarded,
+  innerOf,
   nodeModule,
   onDisk,
   openDatabase,
@@ -50,7 +51,7 @@ import {
 
 export { InUse }
 
-/** @import { Answer, Request } from "./gamed.mjs" */
+/** @import { Answer, Meta, Request } from "./gamed.mjs" */
 
 const WORKERS = 4
 const TRIES = 4
@@ -75,27 +76,43 @@ const RELEASE = /^r[0-9a-f]{16}$/
 const CHANNEL = /^[a-z][a-z0-9-]{0,31}$/
 const SHA256 = /^[0-9a-f]{64}$/
 
-/** @typedef {{ size: number, sha256: string, type: string }} AssetFile */
+/**
+ * A file of a release: `size` in bytes, `sha256` in hexadecimal, `type` its media type.
+ * @typedef {{ size: number, sha256: string, type: string }} AssetFile
+ */
 
 const malformed = () => new NotGamed("not_gamed", "The release's list of files is malformed.")
 
 /** The files of a release by their paths: relative, with `/`, valid on every file system that players have. */
 export class Manifest {
   /**
+   * Use `Assets.current`.
+   * @internal
    * @param {string} release @param {any} value @param {Map<string, AssetFile>} files @param {Uint8Array} raw
    */
   constructor(release, value, files, raw) {
+    /** Id of the release. @readonly */
     this.release = release
+    /** RFC 3339. @readonly */
     this.published = String(value.published || "")
+    /** The owner's note; "" without one. @readonly */
     this.note = String(value.note || "")
-    /** Values that the owner wrote for the game. @type {{ [name: string]: any }} */
+    /** Values that the owner wrote for the game. @readonly @type {Meta} */
     this.meta = isObject(value.meta) ? value.meta : {}
+    /** The files by their paths. @readonly */
     this.files = files
+    /** The bytes that the server sent. @readonly */
     this.raw = raw
     Object.freeze(this)
   }
 
-  /** Parse a manifest; throw NotGamed if this device must not store its files. @param {Uint8Array} raw */
+  /**
+   * Parse a manifest.
+   *
+   * @param {Uint8Array} raw
+   * @returns {Promise<Manifest>}
+   * @throws {NotGamed} if this device must not store its files
+   */
   static async of(raw) {
     let value
     try {
@@ -202,11 +219,14 @@ function flawOf(path) {
 
 /** Files in a folder. @implements {AssetStore} */
 class FolderStore {
+  #fs
+  #crypto
+
   /** @param {string} folder @param {any} fs @param {any} crypto */
   constructor(folder, fs, crypto) {
     this.folder = folder
-    this.fs = fs
-    this.crypto = crypto
+    this.#fs = fs
+    this.#crypto = crypto
     this.lock = `${folder}/lock`
   }
 
@@ -219,53 +239,53 @@ class FolderStore {
   }
 
   async current() {
-    const text = await this.fs.readFile(`${this.folder}/current`, "utf8").catch(unlessMissing)
+    const text = await this.#fs.readFile(`${this.folder}/current`, "utf8").catch(unlessMissing)
     return text && RELEASE.test(text.trim()) ? text.trim() : null
   }
 
   /** @param {string} release */
   manifest(release) {
-    return this.fs.readFile(`${this.folder}/releases/${release}.json`).catch(unlessMissing)
+    return this.#fs.readFile(`${this.folder}/releases/${release}.json`).catch(unlessMissing)
   }
 
   /** @param {AssetFile} file */
   async has({ sha256, size }) {
-    const found = await this.fs.stat(this.#object(sha256)).catch(unlessMissing)
+    const found = await this.#fs.stat(this.#object(sha256)).catch(unlessMissing)
     return found !== null && found.size === size
   }
 
   /** @param {string} sha256 @returns {Promise<Part>} */
   async part(sha256) {
-    const handle = await this.fs.open(this.#part(sha256), "a")
+    const handle = await this.#fs.open(this.#part(sha256), "a")
     const { size } = await handle.stat()
     return { size, write: (data) => handle.writeFile(data), close: () => handle.close() }
   }
 
   /** @param {string} sha256 */
   async drop(sha256) {
-    await this.fs.unlink(this.#part(sha256)).catch(unlessMissing)
+    await this.#fs.unlink(this.#part(sha256)).catch(unlessMissing)
   }
 
   /** @param {AssetFile} file */
   async finish({ sha256 }) {
     if ((await this.#digest(this.#part(sha256))) !== sha256) return false
-    const handle = await this.fs.open(this.#part(sha256), "r+")
+    const handle = await this.#fs.open(this.#part(sha256), "r+")
     await handle.sync().finally(() => handle.close())
-    await this.fs.rename(this.#part(sha256), this.#object(sha256))
+    await this.#fs.rename(this.#part(sha256), this.#object(sha256))
     return true
   }
 
   /** @param {AssetFile} file */
   async check({ sha256 }) {
     const good = (await this.#digest(this.#object(sha256))) === sha256
-    if (!good) await this.fs.unlink(this.#object(sha256))
+    if (!good) await this.#fs.unlink(this.#object(sha256))
     return good
   }
 
   /** @param {string} path */
   async #digest(path) {
-    const hash = this.crypto.createHash("sha256")
-    const handle = await this.fs.open(path)
+    const hash = this.#crypto.createHash("sha256")
+    const handle = await this.#fs.open(path)
     for await (const block of handle.createReadStream()) hash.update(block)
     return hash.digest("hex")
   }
@@ -277,7 +297,7 @@ class FolderStore {
     for (const [path, { sha256 }] of manifest.files) {
       const target = `${folder}/${path}`
       const above = target.slice(0, target.lastIndexOf("/"))
-      await this.fs.mkdir(above, { recursive: true })
+      await this.#fs.mkdir(above, { recursive: true })
       await this.#put(this.#object(sha256), target)
       for (let at = above; at.length >= folder.length; at = at.slice(0, at.lastIndexOf("/"))) folders.add(at)
     }
@@ -291,39 +311,39 @@ class FolderStore {
    * @param {string} from @param {string} to
    */
   async #put(from, to) {
-    const here = await this.fs.stat(to).catch(unlessMissing)
-    const there = await this.fs.stat(from)
+    const here = await this.#fs.stat(to).catch(unlessMissing)
+    const there = await this.#fs.stat(from)
     if (here && here.ino === there.ino && here.dev === there.dev) return
     const temporary = `${this.folder}/staging/link`
-    await this.fs.unlink(temporary).catch(unlessMissing)
-    await this.fs.link(from, temporary).catch(() => this.fs.copyFile(from, temporary))
-    await this.fs.rename(temporary, to)
+    await this.#fs.unlink(temporary).catch(unlessMissing)
+    await this.#fs.link(from, temporary).catch(() => this.#fs.copyFile(from, temporary))
+    await this.#fs.rename(temporary, to)
   }
 
   /** @param {Manifest[]} keep */
   async removeOthers(keep) {
     const releases = new Set(keep.map(({ release }) => release))
-    for (const name of await this.fs.readdir(`${this.folder}/releases`)) {
+    for (const name of await this.#fs.readdir(`${this.folder}/releases`)) {
       const place = `${this.folder}/releases/${name}`
-      if (!releases.has(name.split(".")[0])) await this.fs.rm(place, { recursive: true, force: true })
+      if (!releases.has(name.split(".")[0])) await this.#fs.rm(place, { recursive: true, force: true })
     }
     const objects = new Set(keep.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256)))
-    for (const name of await this.fs.readdir(`${this.folder}/objects`)) {
-      if (!objects.has(name)) await this.fs.unlink(`${this.folder}/objects/${name}`)
+    for (const name of await this.#fs.readdir(`${this.folder}/objects`)) {
+      if (!objects.has(name)) await this.#fs.unlink(`${this.folder}/objects/${name}`)
     }
-    for (const name of await this.fs.readdir(`${this.folder}/staging`)) {
-      await this.fs.unlink(`${this.folder}/staging/${name}`)
+    for (const name of await this.#fs.readdir(`${this.folder}/staging`)) {
+      await this.#fs.unlink(`${this.folder}/staging/${name}`)
     }
   }
 
   /** @param {string} release @param {string} path @returns {Promise<Uint8Array | null>} */
   async read(release, path) {
-    const found = await this.fs.readFile(`${this.folder}/releases/${release}/${path}`).catch(unlessMissing)
+    const found = await this.#fs.readFile(`${this.folder}/releases/${release}/${path}`).catch(unlessMissing)
     return found && new Uint8Array(found)
   }
 
   async free() {
-    const { bavail, bsize } = await this.fs.statfs(this.folder)
+    const { bavail, bsize } = await this.#fs.statfs(this.folder)
     return bavail * bsize
   }
 
@@ -340,9 +360,11 @@ class FolderStore {
 
 /** A database of IndexedDB: files as Blobs, by their hashes. @implements {AssetStore} */
 class BlobStore {
+  #database
+
   /** @param {IDBDatabase} database */
   constructor(database) {
-    this.database = database
+    this.#database = database
     this.lock = database.name
   }
 
@@ -405,7 +427,7 @@ class BlobStore {
   async finish({ sha256, type }) {
     const whole = new Blob(await this.#chunks(sha256), { type })
     if ((await sha256Hex(new Uint8Array(await whole.arrayBuffer()))) !== sha256) return false
-    await transact(this.database, ["objects", "parts"], "readwrite", (of) => {
+    await transact(this.#database, ["objects", "parts"], "readwrite", (of) => {
       of("objects").put(whole, sha256)
       of("parts").delete(rangeOf(sha256))
     })
@@ -422,7 +444,7 @@ class BlobStore {
 
   /** @param {Manifest} manifest */
   async publish({ release, raw }) {
-    await transact(this.database, ["state", "manifests"], "readwrite", (of) => {
+    await transact(this.#database, ["state", "manifests"], "readwrite", (of) => {
       of("manifests").put(raw, release)
       of("state").put(release, "current")
     })
@@ -440,7 +462,7 @@ class BlobStore {
   /** @param {string} store @param {(key: string) => boolean} goes */
   async #sweep(store, goes) {
     const keys = (await this.#do(store, "readonly", (of) => of.getAllKeys())).filter(goes)
-    await transact(this.database, [store], "readwrite", (of) => {
+    await transact(this.#database, [store], "readwrite", (of) => {
       for (const key of keys) of(store).delete(key)
     })
   }
@@ -458,7 +480,7 @@ class BlobStore {
 
   /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
   #do(store, mode, step) {
-    return transact(this.database, [store], mode, (of) => step(of(store)))
+    return transact(this.#database, [store], mode, (of) => step(of(store)))
   }
 }
 
@@ -475,10 +497,14 @@ const rangeOf = (sha256) => IDBKeyRange.bound([sha256, 0], [sha256, Infinity])
 
 /** The download of one release. */
 class Download {
-  done = 0
-  fetched = 0
+  #access
+  #store
+  #manifest
+  #tell
+  #done = 0
+  #fetched = 0
   /** @type {"looking" | "fetching" | "finishing"} */
-  stage = "looking"
+  #stage = "looking"
   #stop = new AbortController()
 
   /**
@@ -486,24 +512,24 @@ class Download {
    * @param {(progress: Progress) => unknown} tell
    */
   constructor(access, store, manifest, tell) {
-    this.access = access
-    this.store = store
-    this.manifest = manifest
-    this.tell = tell
+    this.#access = access
+    this.#store = store
+    this.#manifest = manifest
+    this.#tell = tell
   }
 
   /** Download all missing files. @param {boolean} verify @param {AbortSignal | undefined} signal */
   async run(verify, signal) {
     /** @type {AssetFile[]} */
     const missing = []
-    for (const file of this.manifest.contents) {
+    for (const file of this.#manifest.contents) {
       signal?.throwIfAborted()
-      const here = (await this.store.has(file)) && (!verify || (await this.store.check(file)))
+      const here = (await this.#store.has(file)) && (!verify || (await this.#store.check(file)))
       if (here) this.#count(file.size)
       else missing.push(file)
     }
     await this.#makeRoom(missing)
-    this.stage = "fetching"
+    this.#stage = "fetching"
     const stop = () => this.#stop.abort(signal?.reason)
     signal?.addEventListener("abort", stop)
     try {
@@ -513,14 +539,14 @@ class Download {
     } finally {
       signal?.removeEventListener("abort", stop)
     }
-    this.stage = "finishing"
+    this.#stage = "finishing"
     this.#count(0)
   }
 
   /** Throw DiskFull before the first request if the files do not fit. @param {AssetFile[]} missing */
   async #makeRoom(missing) {
     if (missing.length === 0) return
-    const needed = missing.reduce((sum, { size }) => sum + size, SPARE_BYTES) - (await this.store.free())
+    const needed = missing.reduce((sum, { size }) => sum + size, SPARE_BYTES) - (await this.#store.free())
     if (needed > 0) throw diskFull(needed)
   }
 
@@ -539,8 +565,8 @@ class Download {
   async #fetch(file) {
     for (let damaged = 0; ; damaged++) {
       await this.#arrive(file)
-      if (await this.store.finish(file)) return
-      await this.store.drop(file.sha256)
+      if (await this.#store.finish(file)) return
+      await this.#store.drop(file.sha256)
       this.#count(-file.size)
       if (damaged) throw new DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.")
     }
@@ -550,11 +576,11 @@ class Download {
   async #arrive(file) {
     let counted = 0
     for (let attempt = 0; ; attempt++) {
-      const part = await this.store.part(file.sha256)
+      const part = await this.#store.part(file.sha256)
       let { size } = part
       if (size > file.size) {
         await part.close()
-        await this.store.drop(file.sha256)
+        await this.#store.drop(file.sha256)
         continue
       }
       this.#count(size - counted)
@@ -566,7 +592,7 @@ class Download {
           await part.write(data)
           size += data.length
           counted = size
-          this.fetched += data.length
+          this.#fetched += data.length
           this.#count(data.length)
         })
       } catch (error) {
@@ -577,7 +603,7 @@ class Download {
       } finally {
         await part.close()
       }
-      if (pause !== undefined) await this.access.sleep(pause)
+      if (pause !== undefined) await this.#access.sleep(pause)
       this.#stop.signal.throwIfAborted()
     }
   }
@@ -600,15 +626,15 @@ class Download {
       if (data.length > passed) await take(data.subarray(passed))
     }
     const how = { headers, sink, tries: 1, limit: Infinity, signal: this.#stop.signal }
-    await this.access.get(`/assets/objects/${sha256}`, how)
+    await this.#access.get(`/assets/objects/${sha256}`, how)
     if (left > 0) throw new Unreachable("unreachable", "The answer of the server broke off.")
   }
 
   /** @param {number} bytes */
   #count(bytes) {
-    this.done += bytes
-    const { release, size } = this.manifest
-    this.tell({ stage: this.stage, release, done: this.done, size, fetched: this.fetched })
+    this.#done += bytes
+    const { release, size } = this.#manifest
+    this.#tell({ stage: this.#stage, release, done: this.#done, size, fetched: this.#fetched })
   }
 }
 
@@ -633,63 +659,82 @@ function diskFull(missing) {
 /** Requests that carry a token only if the server asks for one: public files do not need a sign-in. */
 class Access {
   #asked = false
-  #client
+  #inner
 
   /** @param {GamedClient} client */
   constructor(client) {
-    this.#client = client
-    this.sleep = client._wire.patience.sleep
+    this.#inner = innerOf(client)
+    this.sleep = this.#inner.wire.patience.sleep
   }
 
   /** @param {string} path @param {Request} how */
   async get(path, how) {
     if (!this.#asked) {
       try {
-        return await this.#client._wire.call("GET", path, how)
+        return await this.#inner.wire.call("GET", path, how)
       } catch (error) {
         if (!(error instanceof SignInRequired) || error.code !== "token_missing") throw error
       }
       this.#asked = true
     }
-    return this.#client._game("GET", path, how)
+    return this.#inner.game("GET", path, how)
   }
 }
+
+/**
+ * @typedef {object} DownloadOptions
+ * @property {(progress: Progress) => unknown} [progress] called often; it may throw to end the download
+ * @property {boolean} [verify] check the bytes that are here already
+ * @property {AbortSignal} [signal] ends the download with the signal's reason
+ */
 
 /** The releases of a server on this device. Only `download` sends requests. */
 export class Assets {
   #store
   #access
+  /** @type {Manifest | null} */
+  #current = null
 
   /**
-   * Open the folder; no request is sent. `folder` replaces the one beside the credential; it must not have other files.
-   * In a browser it is a name.
-   * @param {GamedClient} client @param {{ folder?: string }} [options]
+   * Open the releases on this device; no request is sent.
+   *
+   * @param {GamedClient} client
+   * @param {{ folder?: string }} [options] `folder` replaces the one beside the credential; it must not have other
+   *   files. In a browser it is a name
+   * @returns {Promise<Assets>}
+   * @throws {LocalDamaged} if this device cannot read its files
    */
   static async open(client, { folder } = {}) {
     const opening = IN_NODE
       ? FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
-      : BlobStore.open(`${client._place.database}/${folder ?? "assets"}/${client.place}`)
+      : BlobStore.open(`${innerOf(client).place.database}/${folder ?? "assets"}/${client.place}`)
     const assets = new Assets(client, guarded(await onDisk(/** @type {Promise<AssetStore>} */ (opening))))
     await assets.switch()
     return assets
   }
 
-  /** Use `open`. @param {GamedClient} client @param {AssetStore} store */
+  /**
+   * Use `open`.
+   * @internal
+   * @param {GamedClient} client @param {AssetStore} store
+   */
   constructor(client, store) {
     this.#store = store
     this.#access = new Access(client)
-    /**
-     * The newest complete release when this was opened, unchanged until `switch`; null if no release was downloaded
-     * yet.
-     * @type {Manifest | null}
-     */
-    this.current = null
   }
 
-  /** Change to the newest complete release; call it when the game has closed the files of the old one. */
+  /** The newest complete release when this was opened, unchanged until `switch`; null if none was downloaded yet. */
+  get current() {
+    return this.#current
+  }
+
+  /**
+   * Change to the newest complete release; call it when the game has closed the files of the old one.
+   *
+   * @returns {Promise<Manifest | null>} null: no release was downloaded yet
+   */
   async switch() {
-    this.current = await this.#newest()
-    return this.current
+    return (this.#current = await this.#newest())
   }
 
   async #newest() {
@@ -703,15 +748,26 @@ export class Assets {
     return this.#store instanceof FolderStore ? this.#store.folder : null
   }
 
-  /** Return the path of a file of the current release; Node.js only. @param {string} name */
+  /**
+   * Find a file of the current release on this device's disk; Node.js only.
+   *
+   * @param {string} name its path in the release
+   * @returns {string}
+   * @throws {NotFound} if the release has no such file
+   * @throws {Unreachable} until a release has been downloaded
+   */
   path(name) {
     const [release] = this.#find(name)
     return `${this.folder}/releases/${release}/${name}`
   }
 
   /**
-   * Read a file of the current release. Throws NotFound, and Unreachable until a release has been downloaded.
-   * @param {string} name
+   * Read a file of the current release.
+   *
+   * @param {string} name its path in the release
+   * @returns {Promise<Blob>} with the file's media type
+   * @throws {NotFound} if the release has no such file
+   * @throws {Unreachable} until a release has been downloaded
    */
   async blob(name) {
     const [release, file] = this.#find(name)
@@ -720,7 +776,13 @@ export class Assets {
     return found instanceof Blob ? found : new Blob([/** @type {any} */ (found)], { type: file.type })
   }
 
-  /** Read a file of the current release as bytes. @param {string} name */
+  /**
+   * Read a file of the current release as bytes.
+   *
+   * @param {string} name its path in the release
+   * @returns {Promise<Uint8Array>}
+   * @throws {NotFound} and the other errors of `blob`
+   */
   async bytes(name) {
     return new Uint8Array(await (await this.blob(name)).arrayBuffer())
   }
@@ -728,7 +790,10 @@ export class Assets {
   /**
    * Make an address for pictures and sounds of this page; release it with URL.revokeObjectURL. Never open it as a page:
    * its scripts would run with this page's origin.
-   * @param {string} name
+   *
+   * @param {string} name its path in the release
+   * @returns {Promise<string>}
+   * @throws {NotFound} and the other errors of `blob`
    */
   async url(name) {
     return URL.createObjectURL(await this.blob(name))
@@ -736,23 +801,26 @@ export class Assets {
 
   /** @param {string} name @returns {[string, AssetFile]} */
   #find(name) {
-    if (this.current === null) {
+    if (this.#current === null) {
       throw new Unreachable("not_arrived", "The game's files have not been downloaded yet.")
     }
-    const file = this.current.files.get(name)
+    const file = this.#current.files.get(name)
     if (!file) throw new NotFound("file_not_found", `The release has no file ${name}.`)
-    return [this.current.release, file]
+    return [this.#current.release, file]
   }
 
   /**
-   * Download the channel's release (or one named by its id); it is complete on this device when this returns. Bytes
-   * that are here already are not fetched; `verify` checks them first. `progress` is called often; it may throw to end
-   * the download, like `signal`. Received bytes are kept for the next download. `current` stays as it is until
-   * `switch`. Throws NotFound, SignInRequired if files are for players only, DiskFull, DownloadCorrupt, InUse,
-   * Unreachable and other errors of requests.
-   * @param {string} [channel]
-   * @param {{ progress?: (progress: Progress) => unknown, verify?: boolean, signal?: AbortSignal }} [options]
+   * Download a release; it is complete on this device when this returns. Bytes that are here already are not fetched.
+   * After a failure the received bytes are kept for the next download. `current` stays as it is until `switch`.
+   *
+   * @param {string} [channel] its release; or a release by its id
+   * @param {DownloadOptions} [options]
    * @returns {Promise<Manifest>}
+   * @throws {NotFound} if the server has no such channel or release
+   * @throws {SignInRequired} if files are for players only
+   * @throws {DiskFull} if the release does not fit on this device
+   * @throws {DownloadCorrupt} if a file arrived damaged, twice
+   * @throws {InUse} if another tab or process is downloading these files
    */
   async download(channel = "stable", { progress = () => undefined, verify = false, signal } = {}) {
     if (!CHANNEL.test(channel) && !RELEASE.test(channel)) {
@@ -804,8 +872,8 @@ export class Assets {
   async #fetch(manifest, progress, verify, signal) {
     await new Download(this.#access, this.#store, manifest, progress).run(verify, signal)
     await this.#store.publish(manifest)
-    const before = this.current
-    if (this.current === null) this.current = manifest
+    const before = this.#current
+    if (this.#current === null) this.#current = manifest
     await this.#store.removeOthers(before ? [manifest, before] : [manifest])
     return manifest
   }

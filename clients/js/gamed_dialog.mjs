@@ -16,7 +16,7 @@
 import { GamedError, LoginCancelled, finishCode } from "./gamed.mjs"
 import { Texts } from "./gamed_texts.mjs"
 
-/** @import { Person, Provider } from "./gamed.mjs" */
+/** @import { Provider } from "./gamed.mjs" */
 
 const STYLE = `
   dialog { box-sizing: border-box; width: min(24rem, 92vw); padding: 1.25rem; border: 1px solid #8886;
@@ -51,10 +51,7 @@ function pictureOf(qrUrl, texts) {
   return figure
 }
 
-/**
- * A dialog of this page, for `ensureSignedIn`, `signIn` and `link`.
- * @implements {Person}
- */
+/** A dialog of this page: a Person for `ensureSignedIn`, `signIn` and `link`. */
 export class Dialog {
   #texts
   #title
@@ -65,7 +62,12 @@ export class Dialog {
   #cancel = () => undefined
   #abort = new AbortController()
 
-  /** Take title and language, by default the system's. @param {{ title?: string, locale?: string }} [options] */
+  /**
+   * Make a dialog; it opens when a sign-in needs it.
+   *
+   * @param {{ title?: string, locale?: string }} [options] `title`: its first line; `locale`: the game's language, such
+   *   as "de" or "pt-BR", the system's by default
+   */
   constructor({ title, locale } = {}) {
     this.#texts = new Texts(locale)
     this.#title = title ?? this.#texts.text("Sign in to play")
@@ -78,12 +80,18 @@ export class Dialog {
     this.#dialog.addEventListener("cancel", () => this.#cancelled())
   }
 
-  /** Cancels the sign-in that begins now, also while the browser is open. */
+  /** Cancels the sign-in that begins now, also while the browser is open. @returns {AbortSignal} */
   get signal() {
     return this.#abort.signal
   }
 
-  /** @param {readonly Provider[]} providers @returns {Promise<string>} */
+  /**
+   * Show a button for each provider.
+   *
+   * @param {readonly Provider[]} providers
+   * @returns {Promise<string>} the name of the chosen one
+   * @throws {LoginCancelled} if the player cancels
+   */
   chooseProvider(providers) {
     return new Promise((resolve, reject) => {
       this.#cancel = reject
@@ -97,7 +105,13 @@ export class Dialog {
     })
   }
 
-  /** @param {string} url @param {boolean} opened @param {string | null} qrUrl */
+  /**
+   * Show the link that continues the sign-in.
+   *
+   * @param {string} url
+   * @param {boolean} opened false: the browser has not opened it; its QR code is shown, too
+   * @param {string | null} qrUrl address of the QR code, for a phone
+   */
   browserOpened(url, opened, qrUrl) {
     const textContent = this.#texts.text("Sign in")
     const link = made("a", { href: url, target: "_blank", rel: "noopener noreferrer", textContent })
@@ -106,7 +120,10 @@ export class Dialog {
   }
 
   /**
-   * @param {(() => Promise<void>) | null} showCode @param {number | null} attemptsLeft
+   * Ask for the code that the browser shows.
+   *
+   * @param {(() => Promise<void>) | null} showCode opens the page that shows it; null if the page shows it already
+   * @param {number | null} attemptsLeft a number after a wrong code
    * @returns {Promise<string | null>}
    */
   finishCode(showCode, attemptsLeft) {
@@ -137,7 +154,9 @@ export class Dialog {
 
   /**
    * Show an error until the player closes it, except that of a cancelled sign-in.
+   *
    * @param {unknown} error of anything that a game calls
+   * @returns {Promise<void>}
    */
   async problem(error) {
     if (error instanceof LoginCancelled) return
@@ -153,6 +172,7 @@ export class Dialog {
     this.ended()
   }
 
+  /** Close the dialog: the sign-in has ended. */
   ended() {
     this.#dialog.close()
     this.#host.remove()

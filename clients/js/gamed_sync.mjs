@@ -4,7 +4,7 @@
  * Copy it beside gamed.mjs; no packages, no build.
  *
  *     const sync = await Sync.open(client)                     // needs no network, and at first no sign-in
- *     sync.run(stop.signal, (status) => ...)                   // from here on saves are sent by themselves
+ *     sync.run((status) => ..., { signal })                    // from here on saves are sent by themselves
  *     await sync.ready()                                       // until the server has responded, at most 5 seconds
  *     const save = await sync.read("auto")                     // null: never saved; throws NotKnown if never online
  *     await sync.write("auto", bytes, { meta: { title: "Chapter 3" } })    // on this device's disk when it returns
@@ -41,9 +41,11 @@ import {
   bytesOf,
   guarded,
   inTurn,
+  innerOf,
   nodeModule,
   onDisk,
   openDatabase,
+  orAborted,
   pathOf,
   pauseAfter,
   sha256Hex,
@@ -57,7 +59,7 @@ import {
 
 export { InUse, LocalDamaged }
 
-/** @import { Credential, Save, Deletion, Version } from "./gamed.mjs" */
+/** @import { Bytes, Credential, Deletion, Meta, RequestOptions, Save, Version } from "./gamed.mjs" */
 
 const FORMAT = 1
 /** Folder for saves from before the first sign-in here. `safeName` never returns this name, so it is not a player's. */
@@ -78,6 +80,7 @@ const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, 
 export class NotKnown extends Unreachable {
   static kind = "NotKnown"
 
+  /** Make the error of a slot that this device does not know yet. */
   constructor() {
     super("not_known", "This device has not reached the server yet, so it does not know this save.")
   }
@@ -131,7 +134,8 @@ const tag = (info) => (info ? info.etag : null)
 /**
  * The server's response to a refused write. `reason`: changed, deleted, or lost (it does not know this save). `copy`:
  * the conflict copy that the server keeps of the refused bytes.
- * @typedef {{ reason: string, base: SaveInfo | null, current: SaveInfo | null, copy: SaveInfo | null }} Dispute
+ * @typedef {{ reason: "changed" | "deleted" | "lost", base: SaveInfo | null, current: SaveInfo | null,
+ *   copy: SaveInfo | null }} Dispute
  */
 
 /**
@@ -207,6 +211,7 @@ class Record {
     if (all && this.offered) return this.with({ offered: null }).removedHere(all)
     if (!this.newer) return this.wrote(null)
     if (all || this.remote === null) return this.took().wrote(null)
+    /** @type {Dispute} */
     const dispute = { reason: "changed", base: this.base, current: this.remote, copy: null }
     return this.wrote(null).with({ dirty: true, deleted: true, dispute })
   }
@@ -264,6 +269,7 @@ class Record {
     if (!this.local || !this.base || !(this.dirty || this.sent)) {
       return this.heard(null, this.base !== null || this.remote !== null || this.deleted)
     }
+    /** @type {Dispute} */
     const dispute = this.dispute ?? { reason: "deleted", base: this.base, current: null, copy: null }
     return this.with({ sent: null, dispute }).heard(null, true)
   }
@@ -298,6 +304,7 @@ class Record {
   disputed(error) {
     const deleted = error.code === "deleted"
     const reason = error.current ? "changed" : deleted ? "deleted" : "lost"
+    /** @type {Dispute} */
     const dispute = { reason, base: this.base, current: error.current, copy: error.yours }
     return this.with({ sent: null, dispute }).heard(error.current, deleted)
   }
@@ -497,14 +504,17 @@ function aboutFrom(text) {
 
 /** Files that only this user can read. @implements {Store} */
 class FileStore {
+  #folder
+  #fs
+
   /** @type {Map<string, Map<string, number>>} slot -> hash -> bytes */
   #present = new Map()
 
   /** @param {string} folder @param {() => void} release @param {any} fs */
   constructor(folder, release, fs) {
-    this.folder = folder
+    this.#folder = folder
     this.close = release
-    this.fs = fs
+    this.#fs = fs
   }
 
   /** @param {string} folder */
@@ -518,16 +528,16 @@ class FileStore {
 
   async load() {
     const records = []
-    for (const slot of (await this.fs.readdir(`${this.folder}/slots`)).sort()) {
-      const place = `${this.folder}/slots/${slot}`
+    for (const slot of (await this.#fs.readdir(`${this.#folder}/slots`)).sort()) {
+      const place = `${this.#folder}/slots/${slot}`
       const found = new Map()
-      for (const name of await this.fs.readdir(place)) found.set(name, (await this.fs.stat(`${place}/${name}`)).size)
+      for (const name of await this.#fs.readdir(place)) found.set(name, (await this.#fs.stat(`${place}/${name}`)).size)
       this.#present.set(slot, found)
       if (!found.has("record")) continue // a crash interrupted the first write to it
-      records.push(readRecord(await this.fs.readFile(`${place}/record`, "utf8"), slot, `${place}/record`))
+      records.push(readRecord(await this.#fs.readFile(`${place}/record`, "utf8"), slot, `${place}/record`))
       await this.#tidy(records[records.length - 1])
     }
-    return { records, cursor: await this.fs.readFile(`${this.folder}/cursor`, "utf8").catch(unlessMissing) }
+    return { records, cursor: await this.#fs.readFile(`${this.#folder}/cursor`, "utf8").catch(unlessMissing) }
   }
 
   /** @param {Record} record */
@@ -554,21 +564,21 @@ class FileStore {
 
   /** @param {string} slot @param {string} name @param {Uint8Array} data */
   async #write(slot, name, data) {
-    const place = `${this.folder}/slots/${slot}`
-    if (await this.fs.mkdir(place, { recursive: true, mode: 0o700 })) await syncFolder(`${this.folder}/slots`)
+    const place = `${this.#folder}/slots/${slot}`
+    if (await this.#fs.mkdir(place, { recursive: true, mode: 0o700 })) await syncFolder(`${this.#folder}/slots`)
     await writeWhole(`${place}/${name}`, data)
     this.#of(slot).set(name, data.length)
   }
 
   /** @param {string} slot @param {string} digest @returns {Promise<Uint8Array | null>} */
   async body(slot, digest) {
-    const data = await this.fs.readFile(`${this.folder}/slots/${slot}/${digest}`).catch(unlessMissing)
+    const data = await this.#fs.readFile(`${this.#folder}/slots/${slot}/${digest}`).catch(unlessMissing)
     return data && new Uint8Array(data)
   }
 
   /** @param {string} slot @param {string} digest */
   async discard(slot, digest) {
-    await this.fs.unlink(`${this.folder}/slots/${slot}/${digest}`).catch(() => undefined)
+    await this.#fs.unlink(`${this.#folder}/slots/${slot}/${digest}`).catch(() => undefined)
     this.#of(slot).delete(digest)
   }
 
@@ -579,16 +589,16 @@ class FileStore {
 
   /** @param {string} cursor */
   async keepCursor(cursor) {
-    await writeWhole(`${this.folder}/cursor`, new TextEncoder().encode(cursor))
+    await writeWhole(`${this.#folder}/cursor`, new TextEncoder().encode(cursor))
   }
 
   async about() {
-    return aboutFrom(await this.fs.readFile(`${this.folder}/player`, "utf8").catch(unlessMissing))
+    return aboutFrom(await this.#fs.readFile(`${this.#folder}/player`, "utf8").catch(unlessMissing))
   }
 
   /** @param {About} about */
   async keepAbout(about) {
-    await writeWhole(`${this.folder}/player`, new TextEncoder().encode(JSON.stringify(about)))
+    await writeWhole(`${this.#folder}/player`, new TextEncoder().encode(JSON.stringify(about)))
   }
 
   /** @param {string} slot */
@@ -600,12 +610,14 @@ class FileStore {
 
 /** A database of IndexedDB. @implements {Store} */
 class DatabaseStore {
+  #database
+
   /** @type {Set<string>} */
   #present = new Set()
 
   /** @param {IDBDatabase} database @param {() => void} release */
   constructor(database, release) {
-    this.database = database
+    this.#database = database
     this.close = () => (database.close(), release())
   }
 
@@ -625,7 +637,7 @@ class DatabaseStore {
     const keys = await this.#do("bodies", "readonly", (bodies) => bodies.getAllKeys())
     this.#present = new Set(keys)
     const texts = await this.#do("records", "readonly", (records) => records.getAll())
-    const records = texts.map((/** @type {string} */ text) => readRecord(text, null, this.database.name))
+    const records = texts.map((/** @type {string} */ text) => readRecord(text, null, this.#database.name))
     for (const record of records) await this.#tidy(record)
     const cursor = await this.#do("state", "readonly", (state) => state.get("cursor"))
     return { records, cursor: cursor ?? null }
@@ -694,7 +706,7 @@ class DatabaseStore {
 
   /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
   #do(store, mode, step) {
-    return transact(this.database, [store], mode, (of) => step(of(store)))
+    return transact(this.#database, [store], mode, (of) => step(of(store)))
   }
 }
 
@@ -715,7 +727,7 @@ function readRecord(text, slot, where) {
  * @param {GamedClient} client @param {string | undefined} folder
  */
 function placeOf(client, folder) {
-  const beside = IN_NODE ? (folder ?? `${client.folder}/sync`) : `${client._place.database}/${folder ?? "sync"}`
+  const beside = IN_NODE ? (folder ?? `${client.folder}/sync`) : `${innerOf(client).place.database}/${folder ?? "sync"}`
   return `${beside}/${client.place}`
 }
 
@@ -767,83 +779,137 @@ const inUse = () => new InUse("in_use", "This game is running already, with the 
  *   pending; newer: `read` returns another device's bytes; conflict: the player has to choose; refused: see `problem`,
  *   the bytes are kept here
  * @property {number | null} size describes the bytes that `read` would return, like the next two; null: deleted
- * @property {{ [name: string]: any }} meta
- * @property {string} modified
+ * @property {Meta} meta
+ * @property {string} modified RFC 3339, by this device's or the server's clock: only show it; "" without bytes
  * @property {number[]} copies conflict copies at the server, of any device: `restore` or `dismiss` them
  * @property {GamedError | null} problem
  */
 
 /**
- * One side of a conflict: its bytes, and their description for the player. `device`: the name of the device that wrote
- * it, or null; always null for this device's own side.
- * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string,
- *   device: string | null }} Side
+ * One side of a conflict: its bytes, and their description for the player.
+ * @typedef {object} Side
+ * @property {Uint8Array} data
+ * @property {string} contentType
+ * @property {Meta} meta
+ * @property {string} modified RFC 3339
+ * @property {string | null} device name of the device that wrote it; always null for this device's own side
  */
 
 /**
- * Another player of this server whose saves are on this device; only the person knows whether they are theirs. `name`:
- * at the last sign-in here, null if it is not known. `modified`: that of the newest save.
- * @typedef {{ playerId: string, name: string | null, modified: string,
- *   saves: { slot: string, size: number, meta: { [name: string]: any }, modified: string }[] }} OtherPlayer
+ * Another player of this server whose saves are on this device; only the person knows whether they are theirs.
+ * @typedef {object} OtherPlayer
+ * @property {string} playerId
+ * @property {string | null} name at the last sign-in here; null if it is not known
+ * @property {string} modified that of the newest save
+ * @property {{ slot: string, size: number, meta: Meta, modified: string }[]} saves
+ */
+
+/**
+ * What a conflict needs of its Sync.
+ * @typedef {object} Sides
+ * @property {(slot: string) => Promise<Side | null>} mine
+ * @property {(slot: string, of: SaveInfo | null, signal?: AbortSignal) => Promise<Side | null>} side
+ * @property {(shown: SyncConflict, how: (record: Record) => Record) => Promise<void>} settle
+ * @property {(shown: SyncConflict, data: Uint8Array, meta: Meta | null) => Promise<void>} merge
  */
 
 /** Both sides have changed `base`. Nothing of the slot is sent until the game calls a method; play may continue. */
 export class SyncConflict {
-  #sync
+  #sides
 
-  /** @param {string} slot @param {Dispute} dispute @param {Sync} sync */
-  constructor(slot, { reason, base, current, copy }, sync) {
+  /**
+   * Read `Sync.conflicts`.
+   * @internal
+   * @param {string} slot @param {Dispute} dispute @param {Sides} sides
+   */
+  constructor(slot, { reason, base, current, copy }, sides) {
+    /** @readonly */
     this.slot = slot
-    /** "changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old backup). */
+    /**
+     * "changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old backup).
+     * @readonly @type {"changed" | "deleted" | "lost"}
+     */
     this.reason = reason
+    /** The version that both sides have changed; null if the slot was empty. @readonly */
     this.baseInfo = base
+    /** The server's version; null if deleted or lost. @readonly */
     this.current = current
-    /** The conflict copy that the server keeps of this device's side, beside the current version. */
+    /** The conflict copy that the server keeps of this device's side, beside the current version. @readonly */
     this.copy = copy
-    this.#sync = sync
+    this.#sides = sides
     Object.freeze(this)
   }
 
-  /** Return this device's side, as it is now; null if it was deleted here. @returns {Promise<Side | null>} */
+  /**
+   * Read this device's side, as it is now.
+   *
+   * @returns {Promise<Side | null>} null: it was deleted here
+   * @throws {LocalDamaged} if this device cannot read its bytes
+   */
   mine() {
-    return this.#sync._mine(this.slot)
+    return this.#sides.mine(this.slot)
   }
 
-  /** Return the server's side; null if deleted or lost. May send a request. @returns {Promise<Side | null>} */
-  theirs() {
-    return this.#sync._side(this.slot, this.current)
+  /**
+   * Read the server's side, here or at the server.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Side | null>} null: it is deleted or lost
+   * @throws {Unreachable} if it is not on this device and the server does not respond
+   */
+  theirs({ signal } = {}) {
+    return this.#sides.side(this.slot, this.current, signal)
   }
 
-  /** Return the common base; null if it was empty or is not kept. @returns {Promise<Side | null>} */
-  async base() {
+  /**
+   * Read the common base, here or at the server.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Side | null>} null: the slot was empty, or the base is not kept
+   */
+  async base({ signal } = {}) {
     try {
-      return await this.#sync._side(this.slot, this.baseInfo)
+      return await this.#sides.side(this.slot, this.baseInfo, signal)
     } catch (error) {
       if (error instanceof GamedError) return null
       throw error
     }
   }
 
-  /** Write this device's side over theirs, which stays in the server's history. */
+  /**
+   * Write this device's side over theirs, which stays in the server's history.
+   *
+   * @returns {Promise<void>}
+   * @throws {ConflictOver} if the sides have changed since this conflict was shown
+   */
   keepMine() {
-    return this.#sync._answer(this, (record) => record.keptMine())
+    return this.#sides.settle(this, (record) => record.keptMine())
   }
 
   /**
    * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next pump sends the
    * bytes that the game has saved since the conflict began. They also stay here, as `Sync.dropped`.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<void>}
+   * @throws {ConflictOver} if the sides have changed since this conflict was shown
+   * @throws {Unreachable} if their side is not on this device and the server does not respond
    */
-  async keepTheirs() {
-    await this.theirs()
-    await this.#sync._answer(this, (record) => record.keptTheirs())
+  async keepTheirs({ signal } = {}) {
+    await this.theirs({ signal })
+    await this.#sides.settle(this, (record) => record.keptTheirs())
   }
 
   /**
    * Continue from new bytes that combine both.
-   * @param {Uint8Array | ArrayBuffer | string} data @param {{ meta?: { [name: string]: any } | null }} [options]
+   *
+   * @param {Bytes} data
+   * @param {{ meta?: Meta | null }} [options]
+   * @returns {Promise<void>}
+   * @throws {ConflictOver} if the sides have changed since this conflict was shown
    */
   merged(data, { meta = null } = {}) {
-    return this.#sync._merged(this, bytesOf(data), meta)
+    return this.#sides.merge(this, bytesOf(data), meta)
   }
 }
 
@@ -953,20 +1019,34 @@ export class Sync {
   #place
   #store
   #turn = {}
-
+  #playerId
+  /** @type {GamedError | null} */
+  #trouble = null
   /**
-   * The error of the last pump; null if it succeeded: for a display that says "offline".
-   * @type {GamedError | null}
+   * Called with each status that has changed, and with null at the end of this Sync.
+   * @type {Set<(status: Status | null) => void>}
    */
-  trouble = null
+  #listeners = new Set()
+
+  /** @type {Sides} */
+  #sides = {
+    mine: (slot) => this.#side(slot, this.#record(slot).local),
+    side: (slot, of, signal) => this.#side(slot, of, signal),
+    settle: (shown, how) => this.#settle(() => this.#answered(shown, how)),
+    merge: (shown, data, meta) => this.#settle(() => this.#merged(shown, data, meta)),
+  }
 
   /**
    * Open the saves of the player who is signed in; no request is sent. Before the first sign-in at this server the
    * saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts them for the player.
-   * Throws SignInRequired after a sign-out, InUse, LocalDamaged.
-   * `folder` replaces the one beside the credential; in a browser it is a name: tabs that play at the same time have
-   * one each.
-   * @param {GamedClient} client @param {{ folder?: string }} [options]
+   *
+   * @param {GamedClient} client
+   * @param {{ folder?: string }} [options] `folder` replaces the one beside the credential; in a browser it is a name:
+   *   tabs that play at the same time have one each
+   * @returns {Promise<Sync>}
+   * @throws {SignInRequired} after a sign-out
+   * @throws {InUse} if another tab or process has these saves open
+   * @throws {LocalDamaged} if this device cannot read its files
    */
   static async open(client, { folder } = {}) {
     const credential = client.credential ?? (await client.look())
@@ -987,12 +1067,12 @@ export class Sync {
 
   /**
    * Use `open`.
+   * @internal
    * @param {GamedClient} client @param {string} playerId @param {string} place @param {Store} store
    * @param {{ records: Record[], cursor: string | null }} found
    */
   constructor(client, playerId, place, store, { records, cursor }) {
-    /** Empty before the first sign-in. */
-    this.playerId = playerId
+    this.#playerId = playerId
     this.#client = client
     this.#place = place
     this.#store = store
@@ -1002,10 +1082,22 @@ export class Sync {
     this.#reported = new Map(quiet.map((status) => [status.slot, this.#lookOf(status)]))
   }
 
+  /** The player whose saves these are; "" before the first sign-in. */
+  get playerId() {
+    return this.#playerId
+  }
+
+  /** The error of the last pump; null if it succeeded: for a display that says "offline". */
+  get trouble() {
+    return this.#trouble
+  }
+
   /**
    * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`. After such an end call it again, once
    * a player has signed in. While it works, a further call only replaces `changed`, if it has one.
-   * @param {(status: Status) => unknown} [changed]
+   *
+   * @param {(status: Status) => unknown} [changed] called with each status that has changed
+   * @throws {InUse} if this Sync was closed
    */
   start(changed) {
     this.#open()
@@ -1018,7 +1110,8 @@ export class Sync {
   async #runUntilClosed() {
     try {
       do {
-        await this.run(this.#stop.signal, (status) => this.#report(status)).catch((error) => {
+        const options = { signal: this.#stop.signal }
+        await this.run((status) => this.#report(status), options).catch((error) => {
           if (!(error instanceof GamedError)) throw error
         })
       } while (!this.#stop.signal.aborted && this.#triedStarts !== this.#starts)
@@ -1028,9 +1121,11 @@ export class Sync {
   }
 
   /**
-   * Release the folder for other tabs and processes. After `start`, first wait at most `within` seconds until all
-   * writes are sent, or until the server cannot be reached. Pending writes stay pending.
-   * @param {number} [within]
+   * Release the folder for other tabs and processes. Pending writes stay pending.
+   *
+   * @param {number} [within] after `start`, first wait at most so many seconds until all writes are sent, or until the
+   *   server cannot be reached
+   * @returns {Promise<void>}
    */
   async close(within = 0) {
     if (this.#running) await this.#until(() => this.#needsNoLonger(), within)
@@ -1040,14 +1135,16 @@ export class Sync {
       this.#closed = true
       this.#bell.ring()
       this.#wake()
+      for (const listener of this.#listeners) listener(null)
     })
   }
 
   /**
-   * Wait for the first pump, at most `within` seconds; return whether this device has ever received a list. Call it
-   * after `run` was started and before the first `read`. False: this device was never online with this player; `read`
-   * throws NotKnown. A device that knows its saves does not wait for a server that does not respond.
-   * @param {number} [within]
+   * Wait for the first pump: call it after `run` or `start` and before the first `read`. A device that knows its saves
+   * does not wait for a server that does not respond.
+   *
+   * @param {number} [within] seconds to wait at most
+   * @returns {Promise<boolean>} false: this device was never online with this player; `read` throws NotKnown
    */
   async ready(within = 5) {
     await this.#until(() => this.#needsNoWait(), within)
@@ -1105,7 +1202,7 @@ export class Sync {
 
   /** @param {GamedError | null} trouble error of the pump */
   #noteEnd(trouble) {
-    this.trouble = trouble
+    this.#trouble = trouble
     this.#triedStarts = this.#pumpStarts
     this.#pumped ||= trouble === null
     this.#wake()
@@ -1114,18 +1211,26 @@ export class Sync {
   // -- the game's side: this device only, no network --
 
   /**
-   * Read the newest bytes on this device; the game's next write is based on them. Return null if the slot was never
-   * written. Throws NotKnown before the first list (see `ready`), Deleted, LocalDamaged, and Unreachable while a listed
-   * save has not been downloaded. In a conflict the result is this device's side.
-   * @param {string} slot
+   * Read the newest bytes on this device; the game's next write is based on them. In a conflict they are this device's
+   * side.
+   *
+   * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
+   * @returns {Promise<Save | null>} null: the slot was never written
+   * @throws {NotKnown} before the first list (see `ready`)
+   * @throws {Deleted} if the save was deleted
+   * @throws {Unreachable} while a listed save has not been downloaded
+   * @throws {LocalDamaged} if this device cannot read the bytes
    */
   read(slot) {
     return this.#look(slot, true)
   }
 
   /**
-   * Read the same bytes, but do not base the next write on them: for a preview, or a copy elsewhere.
+   * Read the same bytes as `read`, but do not base the next write on them: for a preview, or a copy elsewhere.
+   *
    * @param {string} slot
+   * @returns {Promise<Save | null>} null: the slot was never written
+   * @throws {NotKnown} and the other errors of `read`
    */
   peek(slot) {
     return this.#look(slot, false)
@@ -1133,9 +1238,15 @@ export class Sync {
 
   /**
    * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next pump sends
-   * them. Newer bytes replace older ones that have not been sent. Throws LocalDamaged if the disk cannot store them.
-   * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
-   * @param {{ meta?: { [name: string]: any } | null, contentType?: string }} [options]
+   * them. Newer bytes replace older ones that have not been sent.
+   *
+   * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
+   * @param {Bytes} data
+   * @param {{ meta?: Meta | null, contentType?: string }} [options] `meta`: a JSON object beside the bytes, such as the
+   *   save's title
+   * @returns {Promise<void>}
+   * @throws {LocalDamaged} if the disk cannot store them
+   * @throws {Refused} if the slot's name, the type or the meta is not valid
    */
   async write(slot, data, { meta = null, contentType = "application/octet-stream" } = {}) {
     await this.#inTurn(async () => {
@@ -1147,9 +1258,13 @@ export class Sync {
 
   /**
    * Delete the version that the game last read or wrote; the server can restore it for a while. If another device has
-   * saved a newer one, it is a conflict. With `includingNewer` that one is deleted, too: only for a player who has seen
-   * it. Throws NotKnown before the first list, unless the game has written this slot here.
-   * @param {string} slot @param {{ includingNewer?: boolean }} [options]
+   * saved a newer one, it is a conflict.
+   *
+   * @param {string} slot
+   * @param {{ includingNewer?: boolean }} [options] `includingNewer` deletes the newer version, too: only for a player
+   *   who has seen it
+   * @returns {Promise<void>}
+   * @throws {NotKnown} before the first list, unless the game has written this slot here
    */
   async delete(slot, { includingNewer = false } = {}) {
     pathOf(slot)
@@ -1160,14 +1275,23 @@ export class Sync {
     this.#bell.ring()
   }
 
-  /** List the status of every slot that has bytes or a pending change. */
+  /**
+   * List the status of every slot that has bytes or a pending change; no request is sent.
+   *
+   * @returns {Status[]} by slot
+   */
   slots() {
     return this.#known()
       .map((slot) => this.status(slot))
       .filter(shown)
   }
 
-  /** @param {string} slot @returns {Status} */
+  /**
+   * Describe one slot; no request is sent.
+   *
+   * @param {string} slot
+   * @returns {Status}
+   */
   status(slot) {
     const record = this.#record(slot)
     const problem = this.#problems.get(slot)
@@ -1188,23 +1312,28 @@ export class Sync {
   get conflicts() {
     return this.#known().flatMap((slot) => {
       const { dispute } = this.#record(slot)
-      return dispute ? [new SyncConflict(slot, dispute, this)] : []
+      return dispute ? [new SyncConflict(slot, dispute, this.#sides)] : []
     })
   }
 
   /**
    * Read the bytes that `keepTheirs` or a delete, also on this device, last replaced here: to undo the choice.
+   *
    * @param {string} slot
+   * @returns {Promise<Side | null>} null: nothing was replaced
+   * @throws {LocalDamaged} if this device cannot read the bytes
    */
   dropped(slot) {
-    return this._side(slot, this.#record(slot).dropped)
+    return this.#side(slot, this.#record(slot).dropped)
   }
 
   /**
    * List the other players of this server whose saves are on this device: to ask the player before `adopt`. They are of
    * another person, or of this one, whom a server that was set up anew has given another id. Saves that the player has
    * as well or has adopted are left out, and players whose saves another tab or process has open.
+   *
    * @returns {Promise<OtherPlayer[]>}
+   * @throws {LocalDamaged} if this device cannot read its files
    */
   otherPlayers() {
     return this.#inTurn(async () => {
@@ -1230,17 +1359,23 @@ export class Sync {
   }
 
   /**
-   * Copy saves of another player, all that `otherPlayers` lists or `slots`; return the slots that were copied. Call it
-   * only after the player has said that the saves are theirs. They replace nothing: each is `newer` until `read`
-   * returns it, and a write of the game meanwhile does not replace it. The next pump sends those whose slot is empty at
-   * the server; elsewhere a conflict follows the `read`. A slot with a pending write or a conflict is left out: call it
-   * again later. The other player's saves stay here. Throws InUse, LocalDamaged, and SignInRequired before the sign-in.
-   * @param {string} playerId @param {{ slots?: string[] | null }} [options]
+   * Copy saves of another player, only after the player has said that the saves are theirs. They replace nothing: each
+   * is `newer` until `read` returns it, and a write of the game meanwhile does not replace it. The next pump sends
+   * those whose slot is empty at the server; elsewhere a conflict follows the `read`. The other player's saves stay
+   * here.
+   *
+   * @param {string} playerId one of `otherPlayers`
+   * @param {{ slots?: string[] | null }} [options] `slots`: which ones; by default all that `otherPlayers` lists
+   * @returns {Promise<string[]>} the slots that were copied, without those that have a pending write or a conflict:
+   *   call it again later
+   * @throws {SignInRequired} before the sign-in
+   * @throws {InUse} if another tab or process has the other player's saves open
+   * @throws {LocalDamaged} if this device cannot store the bytes
    */
   adopt(playerId, { slots = null } = {}) {
     return this.#inTurn(async () => {
       this.#open()
-      if (!this.playerId) throw signedOut()
+      if (!this.#playerId) throw signedOut()
       if (!(await this.#otherStores()).includes(playerId)) return []
       const { adopted } = await this.#store.about()
       return this.#leftBy(playerId, async (left, saves) => {
@@ -1264,7 +1399,7 @@ export class Sync {
   }
 
   async #otherStores() {
-    const own = this.playerId && (await safeName(this.playerId))
+    const own = this.#playerId && (await safeName(this.#playerId))
     return (await storesAt(this.#place)).filter((name) => !name.includes(".") && name !== own).sort()
   }
 
@@ -1354,20 +1489,16 @@ export class Sync {
     return this.#unknown(record) ? "unknown" : "in_step"
   }
 
-  /** @param {string} slot */
-  _mine(slot) {
-    return this._side(slot, this.#record(slot).local)
-  }
-
   /**
    * Read a side from this device, else from the server.
-   * @param {string} slot @param {Local | SaveInfo | null} of @returns {Promise<Side | null>}
+   * @param {string} slot @param {Local | SaveInfo | null} of @param {AbortSignal} [signal]
+   * @returns {Promise<Side | null>}
    */
-  async _side(slot, of) {
+  async #side(slot, of, signal) {
     if (of === null) return null
     let data = await this.#body(slot, of.sha256)
     if (data === null && of instanceof SaveInfo) {
-      data = await fetched(this.#client.only(this.playerId), of)
+      data = await fetched(this.#client.only(this.#playerId, { signal }), of)
       await this.#keepBody(slot, of.sha256, data)
     }
     if (data === null) throw damaged(slot)
@@ -1392,27 +1523,24 @@ export class Sync {
     return { sha256, size: kept.length, contentType, meta: plain, modified }
   }
 
-  /** @param {SyncConflict} shown @param {(record: Record) => Record} how */
-  async _answer(shown, how) {
-    await this.#inTurn(() => this.#answered(shown, how))
+  /** @param {() => Promise<unknown>} work */
+  async #settle(work) {
+    await this.#inTurn(work)
     this.#bell.ring()
   }
 
-  /** @param {SyncConflict} shown @param {Uint8Array} data @param {{ [name: string]: any } | null} meta */
-  async _merged(shown, data, meta) {
-    await this.#inTurn(async () => {
-      const like = this.#record(shown.slot).local ?? shown.current
-      const contentType = like ? like.contentType : "application/octet-stream"
-      const local = await this.#local(shown.slot, data, contentType, meta)
-      await this.#answered(shown, (record) => record.merged(local))
-    })
-    this.#bell.ring()
+  /** @param {SyncConflict} shown @param {Uint8Array} data @param {Meta | null} meta */
+  async #merged(shown, data, meta) {
+    const like = this.#record(shown.slot).local ?? shown.current
+    const contentType = like ? like.contentType : "application/octet-stream"
+    const local = await this.#local(shown.slot, data, contentType, meta)
+    await this.#answered(shown, (record) => record.merged(local))
   }
 
   /** @param {SyncConflict} shown @param {(record: Record) => Record} how */
   #answered(shown, how) {
     const { dispute } = this.#record(shown.slot)
-    const now = dispute && JSON.stringify(new SyncConflict(shown.slot, dispute, this))
+    const now = dispute && JSON.stringify(new SyncConflict(shown.slot, dispute, this.#sides))
     if (now !== JSON.stringify(shown)) {
       throw new ConflictOver("conflict_over", "This conflict has changed since it was shown.")
     }
@@ -1468,20 +1596,26 @@ export class Sync {
   // -- the server's side --
 
   /**
-   * Request the changes, send pending writes, download newer saves; return the statuses that have changed. Throws
-   * errors that concern the server or the player (Unreachable, SignInRequired, ...); one that concerns a slot is in its
-   * status. After a failure, or the end of the process, call it again: nothing is lost.
+   * Request the changes, send pending writes, download newer saves. After a failure, or the end of the process, call it
+   * again: nothing is lost. An error that concerns one slot is in its status.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Status[]>} the statuses that have changed
+   * @throws {Unreachable} or Busy, RateLimited, NotGamed: the server cannot be used now
+   * @throws {SignInRequired} or PlayerBlocked: the player has to act
+   * @throws {LocalDamaged} if this device cannot store another device's save
    */
-  async pump() {
-    await this.#pump()
+  async pump({ signal } = {}) {
+    await this.#pump(signal)
     return this.#news()
   }
 
-  #pump() {
+  /** @param {AbortSignal} [signal] */
+  #pump(signal) {
     return inTurn(this.#problems, async () => {
       this.#pumpStarts = this.#starts
       try {
-        await this.#round()
+        await this.#round(signal)
         this.#noteEnd(null)
       } catch (error) {
         if (error instanceof GamedError) this.#noteEnd(error)
@@ -1547,7 +1681,7 @@ export class Sync {
         throw error
       })
       const [left, before] = [this.#store, this.#records]
-      this.playerId = credential.playerId
+      this.#playerId = credential.playerId
       this.#store = store
       this.#records = new Map(records.map((record) => [record.slot, record]))
       this.#cursor = cursor
@@ -1560,9 +1694,10 @@ export class Sync {
     })
   }
 
-  async #round() {
-    if (!this.playerId) await this.#own()
-    const client = this.#client.only(this.playerId, { tries: 1 })
+  /** @param {AbortSignal} [signal] */
+  async #round(signal) {
+    if (!this.#playerId) await this.#own()
+    const client = this.#client.only(this.#playerId, { tries: 1, signal })
     await this.#hear(client)
     for (const slot of this.#known()) {
       await this.#sendOffered(client, slot)
@@ -1578,12 +1713,33 @@ export class Sync {
   }
 
   /**
-   * Pump whenever a change is pending here or at the server, until `signal`; call `changed` with each changed status.
-   * Throws errors that waiting cannot end: SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again
-   * after a sign-in. Other errors are in `trouble` until a retry succeeds.
-   * @param {AbortSignal} [signal] @param {(status: Status) => unknown} [changed]
+   * Pump whenever a change is pending here or at the server. Errors that waiting can end are in `trouble` until a retry
+   * succeeds.
+   *
+   * @overload
+   * @param {(status: Status) => unknown} [changed] called with each status that has changed
+   * @param {RequestOptions} [options] `signal`: ends it, once the pump under way has ended
+   * @returns {Promise<void>}
+   * @throws {SignInRequired} or PlayerBlocked: run it again after a sign-in
+   * @throws {InUse} once this Sync is closed
    */
-  async run(signal = new AbortController().signal, changed = () => undefined) {
+  /**
+   * Pump with the arguments in their earlier order.
+   *
+   * @deprecated Pass `changed` first, and the signal in the options; this order ends with 1.0.
+   * @overload
+   * @param {AbortSignal | undefined} signal
+   * @param {(status: Status) => unknown} [changed]
+   * @returns {Promise<void>}
+   */
+  /**
+   * @param {any} [first] @param {any} [second]
+   * @returns {Promise<void>}
+   */
+  async run(first, second) {
+    const isOld = typeof second === "function" || (first && typeof first !== "function")
+    const [changed = () => undefined, options = {}] = isOld ? [second, { signal: first }] : [first, second]
+    const { signal = new AbortController().signal } = options
     this.#starts++
     const over = new AbortController()
     const listening = this.#listen(over.signal)
@@ -1649,7 +1805,7 @@ export class Sync {
   async #waited(signal) {
     const cursor = this.#cursor
     if (cursor === null) return false
-    const client = this.#client.only(this.playerId, { tries: 1 })
+    const client = this.#client.only(this.#playerId, { tries: 1 })
     return (await client.changes(cursor, { wait: WAIT_SECONDS, signal })).cursor !== cursor
   }
 
@@ -1662,7 +1818,45 @@ export class Sync {
     const statuses = this.#known().map((slot) => this.status(slot))
     const before = this.#reported
     this.#reported = new Map(statuses.map((status) => [status.slot, this.#lookOf(status)]))
-    return statuses.filter((status) => this.#reported.get(status.slot) !== before.get(status.slot) && shown(status))
+    const isNew = (/** @type {Status} */ { slot }) => this.#reported.get(slot) !== before.get(slot)
+    const news = statuses.filter((status) => isNew(status) && shown(status))
+    for (const listener of this.#listeners) news.forEach(listener)
+    return news
+  }
+
+  /**
+   * Iterate over the statuses that change while `run`, `start` or `pump` works, with `for await`. Of each slot only the
+   * newest status waits for the reader.
+   *
+   * @param {RequestOptions} [options]
+   * @returns {AsyncGenerator<Status, void>} ends when this Sync is closed
+   */
+  async *statuses({ signal } = {}) {
+    /** @type {Map<string, Status>} */
+    const news = new Map()
+    /** @type {() => void} */
+    let wake = () => undefined
+    const listener = (/** @type {Status | null} */ status) => {
+      if (status) news.set(status.slot, status)
+      wake()
+    }
+    this.#listeners.add(listener)
+    try {
+      while (!this.#closed || news.size) {
+        for (const [slot, status] of news) {
+          news.delete(slot)
+          yield status
+        }
+        signal?.throwIfAborted()
+        if (!news.size && !this.#closed) {
+          /** @type {Promise<void>} */
+          const next = new Promise((resolve) => (wake = resolve))
+          await orAborted(next, signal)
+        }
+      }
+    } finally {
+      this.#listeners.delete(listener)
+    }
   }
 
   /**

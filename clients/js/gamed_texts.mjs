@@ -144,12 +144,16 @@ const PROBLEMS = {
 export class Texts {
   #language
 
-  /** Take the game's language; English if there are no texts in it. @param {string} [locale] */
+  /**
+   * Choose a language; English if there are no texts in it.
+   *
+   * @param {string} [locale] the game's, such as "de" or "pt-BR"; the system's by default
+   */
   constructor(locale = systemLocale()) {
     this.#language = numberOf(localeTag(locale).toLowerCase())
   }
 
-  /** The language, for the attribute `lang`. */
+  /** The language, for the attribute `lang`. @returns {string} */
   get tag() {
     return NAMES[this.#language] ?? "en"
   }
@@ -161,14 +165,22 @@ export class Texts {
 
   /**
    * Return a text of the dialogs with its values.
-   * @param {string} english @param {Record<string, string | number>} [values]
+   *
+   * @param {string} english the text in English, such as "Sign in with {provider}"
+   * @param {{ [name: string]: string | number }} [values] for the names in braces
+   * @returns {string}
    */
   text(english, values = {}) {
     const found = this.#translated(english) || english
     return found.replace(/\{(\w+)\}/g, (_, name) => this.#isolated(String(values[name])))
   }
 
-  /** Return what the player reads of an error: its English detail if nothing else. @param {GamedError} error */
+  /**
+   * Return what the player reads of an error: its English detail if there is no translation.
+   *
+   * @param {GamedError} error
+   * @returns {string}
+   */
   problem(error) {
     const known = Object.hasOwn(PROBLEMS, error.code) ? PROBLEMS[error.code] : [""]
     const lines = known.map((line) => this.#translated(line))

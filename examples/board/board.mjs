@@ -78,7 +78,7 @@ async function start(server, asks) {
   localStorage.setItem(APP, JSON.stringify({ server, offered }))
   sync = await openTab(client)
   running = new AbortController()
-  sync.run(running.signal, () => act()).catch(leave)
+  sync.run(() => act(), { signal: running.signal }).catch(leave)
   await sync.ready() // on a fresh device only the server knows whether there is a game
   act()
   const name = (await client.whoami().catch(() => undefined))?.player.name

@@ -49,12 +49,12 @@ export class Account {
 
   async showDevices() {
     const sessions = await this.client.listSessions()
-    const rows = sessions.map(({ session_id, client, current, last_used_at }) => {
-      const name = client?.device_name ?? client?.name ?? "A device without a name"
-      if (current) return row(`${name}: this one`, `Used ${local(last_used_at)}`)
-      return row(name, `Used ${local(last_used_at)}`, "Sign out", () =>
+    const rows = sessions.map(({ sessionId, client, current, lastUsedAt }) => {
+      const name = client?.deviceName ?? client?.name ?? "A device without a name"
+      if (current) return row(`${name}: this one`, `Used ${local(lastUsedAt)}`)
+      return row(name, `Used ${local(lastUsedAt)}`, "Sign out", () =>
         this.attempt(async () => {
-          await this.client.endSession(session_id)
+          await this.client.endSession(sessionId)
           await this.showDevices()
         }),
       )

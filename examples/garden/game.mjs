@@ -200,7 +200,7 @@ class Play {
   goOnline() {
     const running = (this.running = new AbortController())
     this.sync
-      .run(running.signal, () => this === playing && this.look())
+      .run(() => this === playing && this.look(), { signal: running.signal })
       .catch((/** @type {any} */ error) => {
         if (this !== playing) return
         if (error instanceof SignInRequired) leave(error.detail)

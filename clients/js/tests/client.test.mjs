@@ -177,6 +177,116 @@ test("what takes too long is given up, and what the caller gave up", async (t) =
   await assert.rejects(waiting, /enough/)
 })
 
+test("a signal ends every call, also a pause before another try and a wait for a refresh", async (t) => {
+  const busy = (_, response) => problem(response, 503, "busy")
+  const { client, seen } = await signedIn(t, { "GET /game/saves/auto": busy }, { sleep: () => new Promise(() => {}) })
+  const stop = new AbortController()
+  const reading = client.get("auto", { signal: stop.signal })
+  while (!seen.length) await new Promise((resolve) => setTimeout(resolve, 5))
+  setTimeout(() => stop.abort(new Error("enough")), 20)
+  await assert.rejects(reading, /enough/)
+  const { signal } = stop
+  const person = { chooseProvider: () => "x", browserOpened: () => undefined, finishCode: () => null }
+  const calls = {
+    policy: [{ signal }],
+    providers: [{ signal }],
+    whoami: [{ signal }],
+    setName: ["Anna", { signal }],
+    ticket: ["match", null, { signal }],
+    listSessions: [{ signal }],
+    endSession: ["ses_2", { signal }],
+    listIdentities: [{ signal }],
+    unlink: ["discord", { signal }],
+    deletePlayer: [{ signal }],
+    eraseSaves: [{ signal }],
+    export: [undefined, { signal }],
+    listSaves: [{ signal }],
+    changes: [null, { signal }],
+    get: ["auto", { signal }],
+    put: ["auto", "x", { base: null, signal }],
+    delete: ["auto", { base: "*", signal }],
+    commit: [[{ slot: "auto", data: "x", base: null }], { signal }],
+    versions: ["auto", { signal }],
+    versionsPage: ["auto", { signal }],
+    version: ["auto", 1, { signal }],
+    restore: ["auto", 1, { base: null, signal }],
+    dismiss: ["auto", 1, { signal }],
+    beginSignIn: [person, { signal }],
+    signOut: ["others", { signal }],
+  }
+  const asked = seen.length
+  for (const [name, given] of Object.entries(calls)) await assert.rejects(client[name](...given), /enough/, name)
+  assert.equal(seen.length, asked)
+  await assert.rejects(client.only("ply_1", { signal }).whoami(), /enough/)
+  const expired = { refresh: new AbortController() }
+  await client.keep({ ...COMPLETE, expires_in: 0 })
+  const asking = client.whoami({ signal: expired.refresh.signal }) // the server does not answer the refresh
+  expired.refresh.abort(new Error("enough"))
+  await assert.rejects(asking, /enough/)
+})
+
+test("members of an answer have names in camelCase, and those of the protocol until 1.0", async (t) => {
+  const session = { session_id: "ses_1", current: true, client: { device_name: "Tablet" }, __proto__: null }
+  const { client } = await signedIn(t, {
+    "GET /auth/sessions": (_, response) => json(response, { sessions: [session, "none"] }),
+    "GET /game/": (_, response) => json(response, { player: { id: "ply_1" }, usage: { history_bytes: 5 } }),
+  })
+  const [found, ...others] = await client.listSessions()
+  assert.deepEqual([found.sessionId, found.session_id, found.client.deviceName, others], ["ses_1", "ses_1", "Tablet", []])
+  const { usage } = await client.whoami()
+  assert.deepEqual([usage.historyBytes, usage.history_bytes], [5, 5])
+})
+
+test("a reader of statuses gets the newest of each slot, and ends with its Sync or its signal", async (t) => {
+  const answers = {
+    "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "GET /game/saves?since=1": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "PUT /game/saves/auto": (_, response) => problem(response, 413, "save_too_large"),
+  }
+  const { client } = await signedIn(t, answers)
+  const sync = await Sync.open(client)
+  t.after(() => sync.close())
+  const stop = new AbortController()
+  const read = async (options) => {
+    const found = []
+    for await (const { slot, state } of sync.statuses(options)) found.push(`${slot} ${state}`)
+    return found
+  }
+  const all = read()
+  const given = read({ signal: stop.signal })
+  await sync.write("auto", "level 1")
+  await sync.pump()
+  stop.abort(new Error("enough"))
+  await assert.rejects(given, /enough/)
+  const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 7, sha256: await gamed.sha256Hex("level 2") }
+  answers["PUT /game/saves/auto"] = (_, response) => json(response, info, 201)
+  await sync.write("auto", "level 2")
+  await sync.pump()
+  await sync.close()
+  assert.deepEqual(await all, ["auto refused", "auto in_step"])
+})
+
+test("run accepts its arguments in the order of before 1.0", async (t) => {
+  const { client } = await signedIn(t, {
+    "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "GET /game/saves?since=1": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "PUT /game/saves/auto": (_, response) => problem(response, 413, "save_too_large"),
+    "PUT /game/saves/b": (_, response) => problem(response, 413, "save_too_large"),
+  })
+  const sync = await Sync.open(client)
+  t.after(() => sync.close())
+  const slots = ["auto", "b"]
+  for (const order of [(signal, changed) => [signal, changed], (signal, changed) => [changed, { signal }]]) {
+    const stop = new AbortController()
+    const found = []
+    const running = sync.run(...order(stop.signal, (status) => found.push(status.state)))
+    await sync.write(slots.pop(), "level 1")
+    while (!found.includes("refused")) await new Promise((resolve) => setTimeout(resolve, 5))
+    stop.abort()
+    await running
+  }
+})
+
 test("an upload refused before it was read is an answer", async (t) => {
   const { client, early } = await signedIn(t, {})
   early["PUT /game/saves/auto"] = (_, response) => problem(response, 413, "save_too_large", { Connection: "close" })
@@ -190,7 +300,7 @@ test("the error for a file that is not writable shows no error code and no path"
   await mkdir(`${client.folder}/sync/${client.place}/ply_1/cursor/in-the-way`, { recursive: true })
   await assert.rejects(sync.pump(), gamed.LocalDamaged)
   const stop = new AbortController()
-  const running = sync.run(stop.signal)
+  const running = sync.run(undefined, { signal: stop.signal })
   while (sync.trouble === null) await new Promise((resolve) => setTimeout(resolve, 10))
   assert.match(sync.trouble.detail, /^This device cannot read or write a file: [a-z ]+\.$/)
   stop.abort()
@@ -203,7 +313,7 @@ test("the first read waits for the first list, and a device that was never onlin
   const { client } = await signedIn(t, answers)
   const sync = await Sync.open(client)
   const stop = new AbortController()
-  const running = sync.run(stop.signal)
+  const running = sync.run(undefined, { signal: stop.signal })
   assert.equal(await sync.ready(0.05), false)
   await assert.rejects(sync.read("auto"), { code: "not_known" })
   assert.equal(sync.status("auto").state, "unknown")

@@ -8,6 +8,7 @@ from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from clients.js.tests.declarations import made
 from gamed import __version__
 from tests.cli.process import ROOT
 from tests.e2e.other_origin import installed
@@ -19,8 +20,8 @@ SPECIMENS = Path(__file__).parent / "specimens"
 PATIENCE_SECONDS = 240
 TARGET = ("--module", "nodenext", "--target", "es2024", "--lib", "es2024,dom,dom.iterable")
 STRICTER = ("--exactOptionalPropertyTypes", "--noUncheckedIndexedAccess", "--noPropertyAccessFromIndexSignature")
-INTERNAL = {"Answer", "Wire", "SignIn"}
-"""Classes that a game only gets as results of methods."""
+INTERNAL = {"Answer", "Wire"}
+"""Classes that the files of the client share."""
 BETWEEN_FILES = frozenset(
     [
         "errorOf",
@@ -42,7 +43,9 @@ BETWEEN_FILES = frozenset(
         "bytesOf",
         "diskError",
         "guarded",
+        "innerOf",
         "onDisk",
+        "orAborted",
         "systemLocale",
         "localeTag",
     ]
@@ -81,14 +84,21 @@ class TypesTests(SynchronousTestCase):
         """`tsc --strict` accepts a game that uses every part, and finds each mistake that is marked in it."""
         self.compiled(*STRICTER, str(SPECIMENS / "game.ts"))
 
+    def test_current(self) -> None:
+        """The declarations are those of the comments; run `python -m clients.js.tests.declarations`."""
+        for name, text in made().items():
+            self.assertEqual((FILES / name).read_text("utf-8"), text, name)
+
     def test_complete(self) -> None:
-        """Every function, class and member is declared, and nothing else is."""
+        """Every function, class and member is declared, nothing else is, and an editor can say what each does."""
         modules = sorted(file.name for file in FILES.glob("gamed*.mjs"))
         command = [NODE, str(SPECIMENS / "members.mjs"), str(installed()), str(FILES), *modules]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         self.assertEqual(done.stderr, "")
         for module, found in json.loads(done.stdout).items():
             stated, real = found["stated"], found["real"]
+            self.assertEqual(found["undocumented"], [], module)
+            self.assertEqual(found["underscored"], [], module)
             self.assertEqual(set(real) - set(stated), (INTERNAL | BETWEEN_FILES) & set(real), module)
             self.assertEqual(set(stated) - set(real), set(), module)
             for name in stated:

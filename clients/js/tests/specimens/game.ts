@@ -43,7 +43,8 @@ export async function play(server: string): Promise<void> {
   const bytes: number = await client.export("saves.zip")
   const blob: Blob = await client.export()
   const linked: string = await client.link(person, "google")
-  for (const { session_id, current } of await client.listSessions()) if (!current) await client.endSession(session_id)
+  for (const { sessionId, current } of await client.listSessions()) if (!current) await client.endSession(sessionId)
+  for (const { session_id } of await client.listSessions()) console.log(session_id) // until 1.0
   for (const { provider } of await client.listIdentities()) if (provider !== linked) await client.unlink(provider)
   const tickets: string[] = [await client.ticket("match.example", "nonce"), await client.ticket("match.example")]
   console.log(tickets.length)
@@ -52,9 +53,21 @@ export async function play(server: string): Promise<void> {
   console.log(bytes, blob.size, (await client.whoami()).limits["slots"], await client.setName(null))
 }
 
-export async function playOffline(client: GamedClient, stop: AbortSignal): Promise<void> {
+export async function cancel(client: GamedClient, signal: AbortSignal): Promise<number> {
+  await client.put("auto", "level 5", { base: "*", signal })
+  const save: Save | null = await client.get("auto", { signal })
+  await client.commit([{ slot: "old", delete: true, base: "*" }], { signal })
+  await client.changes(null, { wait: 25, signal })
+  const { usage } = await client.whoami({ signal })
+  return usage.historyBytes + (save?.data.length ?? 0)
+}
+
+export async function playOffline(client: GamedClient, signal: AbortSignal): Promise<void> {
   const sync = await Sync.open(client)
-  void sync.run(stop, ({ state, problem }: Status) => console.log(state, problem?.detail))
+  void sync.run(({ state, problem }: Status) => console.log(state, problem?.detail), { signal })
+  void sync.run(signal, ({ state }: Status) => console.log(state)) // until 1.0
+  void sync.run()
+  for await (const { slot, state } of sync.statuses({ signal })) console.log(slot, state)
   if (!(await sync.ready(3))) console.log(sync.trouble?.detail)
   try {
     await sync.write("auto", (await sync.read("auto"))?.data ?? "level 1", { contentType: "text/plain" })

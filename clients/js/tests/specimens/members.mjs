@@ -10,17 +10,24 @@ const options = { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleRes
 const program = ts.createProgram(files, options)
 const checker = program.getTypeChecker()
 const found = {}
+const isCalled = (one) => Boolean(one.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor))
+/** Return whether an editor has a text to show for it. */
+const isDescribed = (symbol) => symbol.name === "VERSION" || symbol.getDocumentationComment(checker).length > 0
 for (const [at, name] of names.entries()) {
   const stated = {}
+  const undocumented = []
   const module = checker.getSymbolAtLocation(program.getSourceFile(files[at]))
   for (const exported of checker.getExportsOfModule(module)) {
     const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported
     if (!(symbol.flags & ts.SymbolFlags.Value)) continue
     const members = { own: [], static: [] }
+    if (!isDescribed(symbol)) undocumented.push(exported.name)
     if (symbol.flags & ts.SymbolFlags.Class) {
       members.own = [...(symbol.members?.values() ?? [])]
         .filter((one) => one.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor))
         .map((one) => one.name)
+      const described = [...(symbol.members?.values() ?? []), ...(symbol.exports?.values() ?? [])]
+      for (const one of described) if (isCalled(one) && !isDescribed(one)) undocumented.push(`${exported.name}.${one.name}`)
       members.static = [...(symbol.exports?.values() ?? [])].map((one) => one.name).filter((one) => one !== "prototype")
     }
     stated[exported.name] = members
@@ -32,6 +39,14 @@ for (const [at, name] of names.entries()) {
     const statics = isClass ? Object.getOwnPropertyNames(value).filter((one) => !/^(_|length$|name$|prototype$)/.test(one)) : []
     real[key] = { own, static: statics }
   }
-  found[name] = { stated, real }
+  const underscored = Object.values(await import(resolve(folder, name))).flatMap(underscoredOf)
+  found[name] = { stated, real, undocumented, underscored }
+}
+
+/** Return the members of a class that only an underscore calls private. */
+function underscoredOf(value) {
+  if (typeof value !== "function") return []
+  const names = Object.getOwnPropertyNames(value.prototype ?? {}).concat(Object.getOwnPropertyNames(value))
+  return names.filter((each) => each.startsWith("_")).map((each) => `${value.name}.${each}`)
 }
 console.log(JSON.stringify(found))
