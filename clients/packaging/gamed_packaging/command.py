@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gamed_packaging import csharp, godot, javascript, python
 from gamed_packaging.files import PackageError
+from gamed_packaging.project import ProjectError
 from gamed_packaging.versions import CLIENTS, PLACES, VersionError, check_places, version
 
 OUT = CLIENTS / "dist"
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"The clients state version {version()}.")
         else:
             build(options.kinds or list(KINDS), options.out)
-    except (PackageError, VersionError) as error:
+    except (PackageError, ProjectError, VersionError) as error:
         print(f"clients/build: {error}", file=sys.stderr)
         return 1
     except OSError as error:

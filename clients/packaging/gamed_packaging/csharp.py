@@ -1,11 +1,25 @@
 """The packages of the client for C#: sources for NuGet, and a package for Unity's package manager."""
 
 import json
+import re
 from hashlib import md5
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
+from xml.sax.saxutils import escape, quoteattr
 
-from gamed_packaging.files import PackageError, contents, licence, read, readme, require, write_tar_gz, write_zip
+from gamed_packaging.files import (
+    PackageError,
+    changelog,
+    contents,
+    licence,
+    page,
+    read,
+    readme,
+    require,
+    write_tar_gz,
+    write_zip,
+)
+from gamed_packaging.project import project
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "csharp"
@@ -41,7 +55,7 @@ def make_nuget(out: Path) -> list[Path]:
     files = {
         "[Content_Types].xml": TYPES.encode(),
         "_rels/.rels": RELATIONS.encode(),
-        f"{NUGET}.nuspec": manifest.replace(b"$version$", semver(version()).encode()),
+        f"{NUGET}.nuspec": _nuspec(manifest.decode()).encode(),
         "README.md": readme(FOLDER),
         **licence(FOLDER),
         **{f"{COMPILED}/{name}": GENERATED + data for name, data in sources.items()},
@@ -49,6 +63,16 @@ def make_nuget(out: Path) -> list[Path]:
     path = out / f"{NUGET}.{semver(version())}.nupkg"
     write_zip(path, files)
     return [path]
+
+
+def _nuspec(text: str) -> str:
+    """Return the manifest with the version and the fields of the project."""
+    found = project()
+    links = f"    <projectUrl>{escape(found.documentation)}</projectUrl>\n" if found.documentation else ""
+    if found.repository:
+        links += f'    <repository type="git" url={quoteattr(found.repository)} />\n'
+    text = text.replace("$version$", semver(version())).replace("$author$", escape(found.author))
+    return text.replace("    <requireLicenseAcceptance>", f"{links}    <requireLicenseAcceptance>")
 
 
 def check_nuget(package: Path) -> None:
@@ -79,22 +103,52 @@ IMPORTERS = {
 """Content of Unity's .meta file for each file ending, and for folders."""
 
 
+SAMPLES = {
+    "Level": "Sign in, load and save, with async and await.",
+    "LevelRoutine": "The same in a coroutine.",
+}
+"""The scripts of the component's README, by their classes: the Package Manager offers to copy them into the game."""
+
+
 def make_unity(out: Path) -> list[Path]:
     """Write the package for Unity with .meta files, which Unity cannot add to an installed package."""
     component = FOLDER / "unity"
     names = sorted(path.name for path in component.iterdir() if path.suffix in (".cs", ".asmdef"))
     manifest = json.loads(read(component, "package.json")["package.json"])
-    manifest = {"name": manifest["name"], "version": semver(version()), **manifest}
+    manifest = {"name": manifest["name"], "version": semver(version()), **manifest, **_stated()}
     files = {
         "package.json": json.dumps(manifest, indent=2).encode() + b"\n",
         "README.md": readme(component),
+        "CHANGELOG.md": changelog(),
         **licence(component),
         **{f"Runtime/{name}": data for name, data in (read(FOLDER, *SOURCES) | read(component, *names)).items()},
     }
     files |= {f"{name}.meta": _meta(name) for name in ("Runtime", *files)}
+    files |= {"Documentation~/gamed.md": page(FOLDER / "README.md"), **_samples(component)}
     path = out / f"{UNITY}-{semver(version())}.tgz"
     write_tar_gz(path, {f"package/{name}": files[name] for name in sorted(files)})
     return [path]
+
+
+def _stated() -> dict[str, object]:
+    """Return the fields of the project, and the samples, for Unity's manifest."""
+    found = project()
+    fields: dict[str, object] = {"author": {"name": found.author}}
+    if found.documentation:
+        fields["documentationUrl"] = found.documentation
+    if found.repository:
+        fields["repository"] = {"type": "git", "url": found.repository}
+    samples = [{"displayName": name, "description": text, "path": f"Samples~/{name}"} for name, text in SAMPLES.items()]
+    return {**fields, "samples": samples}
+
+
+def _samples(component: Path) -> dict[str, bytes]:
+    """Return the scripts that the README prints, each in the folder of its sample."""
+    printed = re.findall(r"```csharp\n(.*?)```", (component / "README.md").read_text("utf-8"), re.DOTALL)
+    scripts = {match[1]: code for code in printed if (match := re.search(r"class (\w+) : MonoBehaviour", code))}
+    if missing := SAMPLES.keys() - scripts.keys():
+        raise PackageError(f"{component / 'README.md'} does not print the sample {', '.join(sorted(missing))}.")
+    return {f"Samples~/{name}/{name}.cs": scripts[name].encode() for name in SAMPLES}
 
 
 def _meta(name: str) -> bytes:
@@ -112,7 +166,10 @@ def check_unity(package: Path) -> None:
     if (stated.get("name"), stated.get("version")) != (UNITY, semver(version())):
         raise PackageError(f"{package.name} is {stated.get('name')} {stated.get('version')}.")
     require(package, found, *(f"package/Runtime/{name}" for name in (*SOURCES, "GamedBehaviour.cs", "Gamed.asmdef")))
-    assets = {name for name in found if not name.endswith(".meta")}
+    require(package, found, "package/CHANGELOG.md", "package/Documentation~/gamed.md")
+    require(package, found, *(f"package/{each['path']}/{each['displayName']}.cs" for each in stated["samples"]))
+    hidden = re.compile(r"package/[^/]+~/")  # Unity leaves such folders alone
+    assets = {name for name in found if not name.endswith(".meta") and not hidden.match(name)}
     assets |= {str(folder) for name in assets for folder in PurePosixPath(name).parents if len(folder.parts) > 1}
     require(package, found, *(f"{name}.meta" for name in sorted(assets)))
     guids = [data.split(b"\n")[1] for name, data in found.items() if name.endswith(".meta")]

@@ -8,9 +8,10 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from gamed_packaging.versions import CLIENTS
+from gamed_packaging.project import project
+from gamed_packaging.versions import CLIENTS, ROOT
 
-_RELATIVE = re.compile(r"\[([^\]]*)\]\((?!https?://|#)[^)\s]+\)")
+_RELATIVE = re.compile(r"\[([^\]]*)\]\((?!https?://|#)([^)\s]+)\)")
 
 
 class PackageError(Exception):
@@ -44,10 +45,29 @@ def read(folder: Path, *names: str) -> dict[str, bytes]:
 
 
 def readme(folder: Path) -> bytes:
-    """Return the README of a client; links to files of the checkout become their text, but not in blocks of code."""
-    parts = (folder / "README.md").read_text("utf-8").split("```")
-    parts[::2] = [_RELATIVE.sub(r"\1", text) for text in parts[::2]]
+    """Return the README of a client, with the links of `page`."""
+    return page(folder / "README.md")
+
+
+def page(file: Path) -> bytes:
+    """Return a page for a package. Links to files of the checkout lead to the repository.
+
+    They become their text if project.json has no address of files. Blocks of code stay as they are.
+    """
+    stated = project()
+
+    def linked(found: re.Match[str]) -> str:
+        address = stated.link(file.parent, found[2])
+        return f"[{found[1]}]({address})" if address else found[1]
+
+    parts = file.read_text("utf-8").split("```")
+    parts[::2] = [_RELATIVE.sub(linked, text) for text in parts[::2]]
     return "```".join(parts).encode()
+
+
+def changelog() -> bytes:
+    """Return CHANGELOG.md of the project, with the links of `page`."""
+    return page(ROOT / "CHANGELOG.md")
 
 
 def licence(folder: Path) -> dict[str, bytes]:

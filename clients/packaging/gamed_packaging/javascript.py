@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gamed_packaging.files import PackageError, contents, licence, read, readme, require, write_tar_gz
+from gamed_packaging.project import project
 from gamed_packaging.versions import CLIENTS, semver, version
 
 FOLDER = CLIENTS / "js"
@@ -16,10 +17,22 @@ def make(out: Path) -> list[Path]:
     """Write the package with the files that package.json lists."""
     files = read(FOLDER, "package.json")
     files |= read(FOLDER, *json.loads(files["package.json"])["files"])
+    files["package.json"] = _manifest(json.loads(files["package.json"]))
     files |= {"README.md": readme(FOLDER), **licence(FOLDER)}
     path = out / f"gamed-client-{semver(version())}.tgz"
     write_tar_gz(path, {f"package/{name}": files[name] for name in sorted(files)})
     return [path]
+
+
+def _manifest(stated: dict[str, Any]) -> bytes:
+    """Return package.json with the fields of the project."""
+    found = project()
+    fields: dict[str, Any] = {"author": found.author}
+    if found.documentation:
+        fields["homepage"] = found.documentation
+    if found.repository:
+        fields["repository"] = {"type": "git", "url": f"git+{found.repository}", "directory": "clients/js"}
+    return json.dumps({**stated, **fields}, indent=2).encode() + b"\n"
 
 
 def check(package: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 import tempfile
 from base64 import urlsafe_b64encode
@@ -10,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from gamed_packaging.files import PackageError, contents, licence, load, readme, require
+from gamed_packaging.project import project
 from gamed_packaging.versions import CLIENTS, version
 
 FOLDER = CLIENTS / "python"
@@ -22,8 +24,19 @@ def make(out: Path) -> list[Path]:
         for name in (*sources, *licence(FOLDER)):
             shutil.copy(FOLDER / name, staged)
         (Path(staged) / "README.md").write_bytes(readme(FOLDER))
+        (Path(staged) / "pyproject.toml").write_text(_manifest(), "utf-8", newline="\n")
         backend = load(Path(staged) / "build_backend.py")
         return [out / backend.build_sdist(str(out)), out / backend.build_wheel(str(out))]
+
+
+def _manifest() -> str:
+    """Return pyproject.toml with the fields of the project; a string of JSON is one of TOML."""
+    found = project()
+    begin, mark, rest = (FOLDER / "pyproject.toml").read_text("utf-8").partition("readme = ")
+    urls = {"Documentation": found.documentation, "Repository": found.repository}
+    lines = [f"{label} = {json.dumps(address)}\n" for label, address in urls.items() if address]
+    table = ["\n[project.urls]\n", *lines] if lines else []
+    return f"{begin}authors = [{{ name = {json.dumps(found.author)} }}]\n{mark}{rest}{''.join(table)}"
 
 
 def check(package: Path) -> None:

@@ -1,9 +1,12 @@
 """`clients/build` makes the same bytes twice, and refuses files that do not belong together."""
 
+import json
 import re
 import shutil
+import tarfile
 from fnmatch import fnmatchcase
 from pathlib import Path
+from zipfile import ZipFile
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -60,14 +63,16 @@ class Command(SynchronousTestCase):
         self.assertEqual([*(CLIENTS / "packaging").rglob("*.egg-info"), *(CLIENTS / "python").glob("PKG-INFO")], [])
 
 
-class Versions(SynchronousTestCase):
+class CheckoutCase(SynchronousTestCase):
     def setUp(self) -> None:
-        """A copy of the clients and of the file that has the version."""
+        """Copy the clients, what their pages link to, and the file that has the version."""
         self.checkout = unused_path(self)
-        junk = shutil.ignore_patterns("tests", "__pycache__", "dist")
-        shutil.copytree(CLIENTS, self.checkout / "clients", ignore=junk)
+        junk = shutil.ignore_patterns("__pycache__", "dist", "node_modules")
+        for name in ("clients", "docs", "examples"):
+            shutil.copytree(CLIENTS.parent / name, self.checkout / name, ignore=junk)
         (self.checkout / "gamed").mkdir()
         shutil.copy(CLIENTS.parent / "gamed" / "__init__.py", self.checkout / "gamed")
+        shutil.copy(CLIENTS.parent / "CHANGELOG.md", self.checkout)
 
     def become(self, version: str) -> None:
         (self.checkout / "gamed" / "__init__.py").write_text(f'__version__ = "{version}"\n')
@@ -76,6 +81,90 @@ class Versions(SynchronousTestCase):
         done = run([str(self.checkout / "clients" / "build"), "--out", "out", *arguments], self.checkout)
         return done.returncode, done.stdout + done.stderr
 
+
+class ProjectFields(CheckoutCase):
+    def state(self, **fields: object) -> None:
+        """Change fields of project.json."""
+        file = self.checkout / "clients" / "project.json"
+        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **fields}))
+
+    def texts(self) -> dict[str, str]:
+        """Return all texts of all packages, by package and path."""
+        found = {}
+        for kind in KINDS:
+            code, said = self.build(kind)
+            self.assertEqual(code, 0, said)
+        for package in (self.checkout / "out").iterdir():
+            if package.suffix in (".zip", ".whl", ".nupkg"):
+                with ZipFile(package) as archive:
+                    files = {name: archive.read(name) for name in archive.namelist()}
+            elif package.suffix in (".gz", ".tgz"):
+                with tarfile.open(package) as archive:
+                    files = {name: archive.extractfile(name).read() for name in archive.getnames()}
+            else:
+                continue
+            found |= {f"{package.name} {name}": data.decode("utf-8", "replace") for name, data in files.items()}
+        return found
+
+    def test_every_field(self) -> None:
+        """Each package states author, repository and documentation; links of each page lead to the repository."""
+        author, site, home = 'Anna "Ada" & Co', "https://docs.example.org/gamed", "https://code.example.org/a/gamed.git"
+        files = "https://code.example.org/a/gamed/blob/v{version}/{path}"
+        self.state(author=author, documentation=site, repository=home, files=files)
+        texts = self.texts()
+        manifests = [
+            text
+            for name, text in texts.items()
+            if re.search(r"(METADATA|PKG-INFO|nuspec|package/package\.json|plugin\.cfg)$", name)
+        ]
+        self.assertEqual(len(manifests), 7)
+        quoted = (author, json.dumps(author), author.replace("&", "&amp;"))
+        for text in manifests:
+            self.assertTrue(any(each in text for each in quoted), text)
+            if "[plugin]" not in text:  # Godot's has no such fields
+                self.assertIn(site, text)
+                self.assertIn(home, text)
+        pages = {name: text for name, text in texts.items() if re.search(r"(\.md|METADATA|PKG-INFO)$", name)}
+        self.assertEqual(len(pages), 10)
+        for name, text in pages.items():
+            outside = "".join(text.split("```")[::2])
+            links = re.findall(r"\]\(([^)#][^)]*)\)", outside)
+            self.assertNotEqual(links, [], name)
+            self.assertEqual([link for link in links if not link.startswith("https://")], [], name)
+        [printed] = [text for name, text in texts.items() if name.startswith("gamed-client-") and "README" in name]
+        self.assertIn(f"/blob/v{gamed.__version__}/docs/protocol.md#errors)", printed)
+
+    def test_no_address(self) -> None:
+        """Without addresses no package names any, and links are text."""
+        for name, text in self.texts().items():
+            if re.search(r"(\.md|METADATA|PKG-INFO)$", name):
+                outside = "".join(text.split("```")[::2])
+                self.assertEqual(re.findall(r"\]\((?!https://|#)[^)]*\)", outside), [], name)
+            if re.search(r"(nuspec|package/package\.json)$", name):
+                self.assertNotRegex(text, "repository|projectUrl|homepage|documentationUrl")
+
+    def test_refused(self) -> None:
+        """A field that is missing or no address, and a link to a file that is missing, end the build in one line."""
+        for fields, words in (
+            ({"author": ""}, "lacks the author"),
+            ({"repository": "git@example.org:gamed"}, "repository is not an address"),
+            ({"files": "https://example.org/{version}"}, "files lacks {path}"),
+            ({"home": "https://example.org"}, "is not a JSON object with author"),
+        ):
+            file = self.checkout / "clients" / "project.json"
+            before = file.read_bytes()
+            self.state(**fields)
+            code, said = self.build("npm")
+            file.write_bytes(before)
+            self.assertEqual((code, said.count("\n")), (1, 1), said)
+            self.assertIn(words, said)
+        (self.checkout / "docs" / "developers" / "assets.md").unlink()
+        code, said = self.build("npm")
+        self.assertEqual((code, said.count("\n")), (1, 1), said)
+        self.assertIn("assets.md, which is not in the checkout", said)
+
+
+class Versions(CheckoutCase):
     def test_stated(self) -> None:
         """Each client states the version of gamed: `clients/build --set-version` writes it."""
         self.assertEqual(build("--out", str(folder() / "stated"), "python").returncode, 0)

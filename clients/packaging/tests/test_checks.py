@@ -84,6 +84,11 @@ class Checks(SynchronousTestCase):
             "godot4", "lacks addons/gamed/gamed_sync.gd", lambda files: files.pop("addons/gamed/gamed_sync.gd")
         )
 
+    def test_icon(self) -> None:
+        """An add-on is refused with an icon of another size than the asset library wants."""
+        header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (64).to_bytes(4, "big") * 2
+        self.refused("godot4", "not a PNG of 128", lambda files: files.update({"addons/gamed/icon.png": header}))
+
     def test_unsafe_paths(self) -> None:
         """A path that leads out of the folder is refused."""
         self.refused("godot4", "unsafe paths", lambda files: files.update({"addons/gamed/../../x": b"x"}))

@@ -59,6 +59,17 @@ class Unity(SynchronousTestCase):
         done = ran(program, "Signs", lender().service("local").base, str(unused_path(self)), *browser)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_samples(self) -> None:
+        """The samples of the Package Manager compile with the package, and the pages that it offers are there."""
+        manifest = json.loads((self.files / "package.json").read_text("utf-8"))
+        samples = [file for each in manifest["samples"] for file in (self.files / each["path"]).glob("*.cs")]
+        self.assertEqual(len(samples), len(manifest["samples"]))
+        sources = [*(self.files / "Runtime").glob("*.cs"), *samples]
+        scene = [CHECKS.with_name("UnityEngine.cs"), CHECKS.with_name("Scene.cs")]
+        compiled(folder() / "Samples.exe", *sources, *scene, options=[])
+        self.assertIn("## 1.0.0rc1", (self.files / "CHANGELOG.md").read_text("utf-8"))
+        self.assertTrue((self.files / "Documentation~" / "gamed.md").read_text("utf-8").startswith("# "))
+
     def test_manifest(self) -> None:
         """The manifest names the modules that Unity needs, and the assembly is the one of the sources."""
         manifest = json.loads((self.files / "package.json").read_text("utf-8"))
@@ -68,7 +79,8 @@ class Unity(SynchronousTestCase):
 
     def test_guids(self) -> None:
         """Each file and folder has a GUID of its own, and the component's never changes: scenes refer to it."""
-        assets = [path for path in self.files.rglob("*") if path.suffix != ".meta"]
+        shown = (path for path in self.files.rglob("*") if "~" not in str(path.relative_to(self.files)))
+        assets = [path for path in shown if path.suffix != ".meta"]
         guids = {path.name: GUID.search(Path(f"{path}.meta").read_text("utf-8"))[1] for path in assets}
         self.assertEqual(len(set(guids.values())), len(assets))
         self.assertEqual(guids["GamedBehaviour.cs"], "20367f4955630ab0484f62acb08cf9b0")

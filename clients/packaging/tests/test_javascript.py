@@ -11,6 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import CLIENTS
+from clients.js.tests.test_bundlers import FOLDER, SCRIPTS
 from clients.packaging.tests.building import call, folder, made, played
 from tests.e2e.other_origin import installed
 from tests.support.folders import unused_path
@@ -67,6 +68,12 @@ class Npm(SynchronousTestCase):
             names = {name.removeprefix("package/") for name in archive.getnames()}
         self.assertEqual(names, {file["path"] for file in packed["files"]})
         self.assertEqual(made("npm")[0].name, packed["filename"])
+
+    def test_publint(self) -> None:
+        """publint has nothing to suggest about the package."""
+        program = installed(SCRIPTS, FOLDER) / "node_modules" / "publint" / "src" / "cli.js"
+        said = call([NODE, str(program), "run", str(made("npm")[0]), "--strict"], folder(), environ())
+        self.assertIn("All good!", said)
 
     def test_game(self) -> None:
         """A game with the installed package signs in, saves and loads, on its second start, too."""

@@ -120,6 +120,11 @@ class Installed(SynchronousTestCase):
         self.assertEqual(listed[0][0], gamed.__version__)
         self.assertLess({f"{name}/{file}" for name in MODULES for file in ("__init__.py", "py.typed")}, set(listed[0]))
 
+    def test_twine(self) -> None:
+        """PyPI accepts the metadata of both packages, and can show the README."""
+        command = [sys.executable, "-m", "twine", "check", "--strict", str(self.wheel), str(self.archive)]
+        self.assertEqual(call(command, self.home).count("PASSED"), 2)
+
     def test_checks(self) -> None:
         """`pip check` reports nothing."""
         self.assertIn("No broken", call([*pip(environment(self.wheel)), "check"], self.home))
