@@ -1,7 +1,7 @@
 /**
  * Driver of this client for the conformance suite (clients/conformance/README.md): in Node.js it reads commands from
  * stdin and writes answers to stdout; in a browser the same lines pass through `gamedCommand` and `gamedSay`
- * (tests/chromium_driver.py).
+ * (tests/chromium_driver.py, tests/engine_driver.py).
  */
 
 import { Conflict, GamedClient, GamedError, IN_NODE, InvalidProof, SaveInfo, openDatabase, transact } from "./gamed.mjs"
@@ -13,6 +13,9 @@ const FEATURES = [
   ..."saves sync assets parallel shared_store clock timeout names tickets other_players".split(" "),
   ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
 ]
+
+/** What this browser cannot do. @type {string[]} */
+const LACKS = /** @type {any} */ (globalThis).gamedLacks ?? []
 
 /** @type {(text: string) => void} */
 const write = IN_NODE
@@ -406,7 +409,7 @@ if (!IN_NODE) Object.assign(globalThis, { gamedCommand: (/** @type {string} */ l
 say({
   event: "hello",
   language: IN_NODE ? "JavaScript" : "JavaScript in a browser",
-  features: FEATURES,
+  features: FEATURES.filter((name) => !LACKS.includes(name)),
   own_storage: !IN_NODE,
 })
 if (IN_NODE) {

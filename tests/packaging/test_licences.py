@@ -48,7 +48,8 @@ def stated(root: Path) -> dict[str, set[str | None]]:
 
 
 def _own(file: Path) -> bool:
-    return not re.search(r"gamed_texts\.|GamedTexts\.", file.name)  # generated: a part of a package that has the text
+    # generated files have none: each is a part of a package that has the text
+    return not re.search(r"gamed_texts\.|GamedTexts\.|\.d\.mts$", file.name)
 
 
 def texts(root: Path) -> dict[str, str]:

@@ -31,6 +31,9 @@ HOLD_SECONDS = 0.05
 CUT_SECONDS = 0.2
 """A pause before a cut answer ends: browsers drop what they have not handed over when a connection breaks."""
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
+CORS = b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: *\r\n"
+"""For clients in a browser: without them it hides every response from the page, whatever the client does."""
+PREFLIGHT_SECONDS = 600
 
 
 @dataclass
@@ -85,6 +88,22 @@ def _merged(value: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
 
 def _objects(*values: Any) -> bool:
     return all(isinstance(value, dict) for value in values)
+
+
+def allowed(request: Request) -> bytes:
+    """Return the answer to a preflight request (Fetch Standard, CORS protocol)."""
+    fields = [
+        ("Access-Control-Allow-Origin", "*"),
+        ("Access-Control-Allow-Methods", request.headers["access-control-request-method"]),
+        ("Access-Control-Allow-Headers", request.headers.get("access-control-request-headers", "")),
+        ("Access-Control-Max-Age", str(PREFLIGHT_SECONDS)),
+    ]
+    return Answer(204, fields, b"").raw(request.method)
+
+
+def for_pages(request: Request, raw: bytes) -> bytes:
+    """Return the response with the headers that a page of another origin needs to see it."""
+    return raw.replace(b"\r\n", b"\r\n" + CORS, 1) if "origin" in request.headers else raw
 
 
 @dataclass
@@ -147,6 +166,8 @@ class FakeServer:
 
     def _exchange(self, connection: socket.socket) -> None:
         request = read_request(connection, time.monotonic)
+        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+            return connection.sendall(allowed(request))  # the browser's own question, not the client's
         self.secrets |= set(SECRET.findall(request.body)) | set(SECRET.findall(repr(request.headers).encode()))
         with self._changed:
             self.seen.append(request)
@@ -156,8 +177,8 @@ class FakeServer:
             self._changed.notify_all()
         deed = rule.data if rule else (self.fate(request) or {})
         if "endless" in deed:
-            return self._pour(connection, deed["endless"])
-        raw = self._performed(request, deed, connection)
+            return self._pour(connection, deed["endless"], request)
+        raw = for_pages(request, self._performed(request, deed, connection))
         self.given |= set(SECRET.findall(raw))
         self.secrets |= self.given
         connection.sendall(raw)
@@ -166,9 +187,10 @@ class FakeServer:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_WR)
 
-    def _pour(self, connection: socket.socket, limit: int) -> None:
+    def _pour(self, connection: socket.socket, limit: int, request: Request) -> None:
         """Send JSON that does not end, until `limit` bytes: a client that reads them does not bound its memory."""
-        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"')
+        head = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"'
+        connection.sendall(for_pages(request, head))
         for _ in range(limit >> 16):
             connection.sendall(b"x" * (1 << 16))
         self.unexpected.append(f"a client that reads {limit} bytes of JSON")

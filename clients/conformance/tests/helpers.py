@@ -129,6 +129,8 @@ class ConformanceCase(SynchronousTestCase):
     lacks: ClassVar[frozenset[str]] = frozenset()
     few: ClassVar[Sequence[str]] = ("*",)
     """Names of the scenarios to run, unless GAMED_EXAMPLES asks for many."""
+    never: ClassVar[Sequence[str]] = ()
+    """Names of scenarios that ask for more than the driver's platform does."""
 
     @classmethod
     def driver(cls) -> Sequence[str]:
@@ -137,7 +139,9 @@ class ConformanceCase(SynchronousTestCase):
     def __init_subclass__(cls) -> None:
         chosen = ("*",) if AMOUNT == MANY else cls.few
         for scenario in scenarios():
-            if not scenario.needs & cls.lacks and any(fnmatch(scenario.name, pattern) for pattern in chosen):
+            if scenario.name in cls.never or scenario.needs & cls.lacks:
+                continue
+            if any(fnmatch(scenario.name, pattern) for pattern in chosen):
                 setattr(cls, f"test_{scenario.name}", test_of(scenario))
 
         def test_features(self: ConformanceCase) -> None:

@@ -3,8 +3,8 @@
     python clients/conformance/run.py --driver "python clients/js/tests/chromium_driver.py"
 
 The first driver of a suite starts a second process of this file, which has the browser: it outlives a killed driver, as
-a browser outlives a tab, and ends some seconds after the last one. The suite's far end knows nothing of CORS, so the
-browser does not check it; tests of the demo and of the package have a server that does.
+a browser outlives a tab, and ends some seconds after the last one. The browser does not check CORS; `engine_driver` and
+tests of the demo and of the package have browsers that do.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 FILES = Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
@@ -45,15 +45,33 @@ UNLOAD_SECONDS = 0.3
 """How long Chromium may take to free the locks of a tab that was closed."""
 
 
-class Browser:
+class Browser(Protocol):
+    """A browser whose tabs are drivers."""
+
+    @property
+    def runs(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def tab(self, heard: Callable[[str], None]) -> str:
+        """Open the driver's page in a tab; return its id. `heard` is called with each line of it."""
+
+    def tell(self, tab: str, line: str) -> None:
+        """Pass a command to a tab."""
+
+    def close_tab(self, tab: str) -> None: ...
+
+
+class Chromium:
     """A separate Chromium, controlled by the Chrome DevTools Protocol over a pipe."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self) -> None:
+        self._profile = Path(mkdtemp(prefix="gamed-chromium-"))
         (their_in, self._out), (self._in, their_out) = os.pipe(), os.pipe()
         for number in (their_in, their_out):
             os.set_inheritable(number, True)
         script = f'exec "$0" "$@" 3<&{their_in} 4>&{their_out}'
-        command = ["bash", "-c", script, PROGRAM, *ARGUMENTS, f"--user-data-dir={profile}", "about:blank"]
+        command = ["bash", "-c", script, PROGRAM, *ARGUMENTS, f"--user-data-dir={self._profile}", "about:blank"]
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
             command, pass_fds=(their_in, their_out), stdin=quiet, stdout=quiet, stderr=quiet
@@ -64,6 +82,7 @@ class Browser:
         self._number = 0
         self._answers: dict[int, Future[dict[str, Any]]] = {}
         self._heard: dict[str, Callable[[str], None]] = {}
+        self._sessions: dict[str, str] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -74,6 +93,7 @@ class Browser:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+        rmtree(self._profile, ignore_errors=True)
 
     def send(self, method: str, session: str | None = None, **params: Any) -> "Future[dict[str, Any]]":
         with self._lock:
@@ -90,8 +110,7 @@ class Browser:
     def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         return self.send(method, session, **params).result(CALL_SECONDS)
 
-    def tab(self, heard: Callable[[str], None]) -> tuple[str, str]:
-        """Open the driver's page in a tab; return its target and session. `heard` is called with each line of it."""
+    def tab(self, heard: Callable[[str], None]) -> str:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._heard[session] = heard
@@ -99,7 +118,15 @@ class Browser:
         self.call("Runtime.enable", session)
         self.call("Runtime.addBinding", session, name="gamedSay")
         self.send("Page.navigate", session, url=PAGE)
-        return target, session
+        self._sessions[target] = session
+        return str(target)
+
+    def tell(self, tab: str, line: str) -> None:
+        self.send("Runtime.evaluate", self._sessions[tab], expression=f"gamedCommand({json.dumps(line)})")
+
+    def close_tab(self, tab: str) -> None:
+        self.call("Target.closeTarget", targetId=tab)
+        time.sleep(UNLOAD_SECONDS)
 
     def _read(self) -> None:
         rest = b""
@@ -161,7 +188,7 @@ class Tabs:
 
         with connection, connection.makefile("rb") as lines:
             try:
-                self._open[connection], session = self._browser.tab(heard)
+                tab = self._open[connection] = self._browser.tab(heard)
             except (OSError, RuntimeError, TimeoutError) as e:
                 tell(f"no tab: {e!r}")
                 with self._changed:
@@ -170,8 +197,7 @@ class Tabs:
                 return
             for line in lines:
                 self._close_ended()
-                expression = f"gamedCommand({json.dumps(line.decode())})"
-                self._browser.send("Runtime.evaluate", session, expression=expression)
+                self._browser.tell(tab, line.decode())
             self._close_ended()
 
     def _close_ended(self) -> None:
@@ -179,8 +205,7 @@ class Tabs:
         with self._closing:
             for connection, target in list(self._open.items()):
                 if target and ended(connection):
-                    self._browser.call("Target.closeTarget", targetId=target)
-                    time.sleep(UNLOAD_SECONDS)
+                    self._browser.close_tab(target)
                     with self._changed:
                         del self._open[connection]
                         self._changed.notify_all()
@@ -218,13 +243,12 @@ def write_files(target: str, files: dict[str, str]) -> None:
     link.rename(whole)
 
 
-def serve(name: str) -> None:
+def serve(name: str, start: Callable[[], Browser]) -> None:
     """Own the browser for the drivers of one suite."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind("\0" + name)
     listener.listen()
-    profile = Path(mkdtemp(prefix="gamed-chromium-"))
-    browser = Browser(profile)
+    browser = start()
     tabs = Tabs(browser)
 
     def accept() -> None:
@@ -237,12 +261,11 @@ def serve(name: str) -> None:
         tabs.await_end()
     finally:
         browser.close()
-        rmtree(profile, ignore_errors=True)
 
 
-def forward(name: str) -> None:
-    """Be a driver: pass lines between standard input and output and a tab."""
-    connection, lines = greeted(name)
+def forward(name: str, command: Sequence[str]) -> None:
+    """Be a driver: pass lines between standard input and output and a tab. `command` with the name serves the tabs."""
+    connection, lines = greeted(name, command)
 
     def copy() -> None:
         for line in lines:
@@ -255,11 +278,11 @@ def forward(name: str) -> None:
     os._exit(0)
 
 
-def greeted(name: str) -> tuple[socket.socket, BinaryIO]:
+def greeted(name: str, command: Sequence[str]) -> tuple[socket.socket, BinaryIO]:
     """Connect to a tab that has said hello. The browser may be ending, or may have ended, as the first driver comes."""
     end = time.monotonic() + START_SECONDS
     while True:
-        connection = connected(name)
+        connection = connected(name, command)
         lines = connection.makefile("rb")
         with contextlib.suppress(OSError):
             for line in lines:
@@ -276,7 +299,7 @@ def say(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def connected(name: str) -> socket.socket:
+def connected(name: str, command: Sequence[str]) -> socket.socket:
     """Connect to the process with the browser, which is started if there is none."""
     started: subprocess.Popen[bytes] | None = None
     end = time.monotonic() + START_SECONDS
@@ -288,8 +311,9 @@ def connected(name: str) -> socket.socket:
             connection.close()
             if started is None or started.poll() is not None:
                 quiet = subprocess.DEVNULL
-                command = [sys.executable, __file__, name]
-                started = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+                started = subprocess.Popen(
+                    [*command, name], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+                )
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
@@ -299,6 +323,6 @@ def connected(name: str) -> socket.socket:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        serve(sys.argv[1])
+        serve(sys.argv[1], Chromium)
     else:
-        forward(f"gamed-chromium-{os.getuid()}-{os.getppid()}")
+        forward(f"gamed-chromium-{os.getuid()}-{os.getppid()}", [sys.executable, __file__])

@@ -116,7 +116,9 @@ class Bundlers(SynchronousTestCase):
 
     def test_size(self) -> None:
         """What a page loads stays small: no comment of the sources is in it."""
-        bundle = self.bundled("webpack", "size", 'import * as part from "@gamed/client"\nconsole.log(part)\n').read_bytes()
+        bundle = self.bundled(
+            "webpack", "size", 'import * as part from "@gamed/client"\nconsole.log(part)\n'
+        ).read_bytes()
         self.assertEqual(bundle.count(b"@param"), 0)
         self.assertLess(len(gzip.compress(bundle, 9)), MOST_BYTES)
 
