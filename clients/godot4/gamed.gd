@@ -1,61 +1,60 @@
-# Client of a gamed server, protocol 1.0: sign in, stay signed in, keep saves.
-#
-#     const GamedClient = preload("res://gamed.gd")
-#     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
-#
-#     var signed_in = await client.ensure_signed_in(Dialog.new(client))   # gamed_dialog.gd, or your own
-#     var result = await client.get_save("auto")
-#     if result.error:                                            # a GamedError: code, kind, detail
-#         $Label.text = result.error.detail
-#     elif result.value:                                          # null: never saved
-#         load_game(result.value.data)
-#     result = await client.put("auto", bytes, result.value)
-#
-# Functions that ask the server are coroutines and end with a Result: `error` (a GamedError or null) and `value`. Those
-# whose loop ends only with a `return` state no type, because the compiler would want a `return` after the loop.
-# Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
-# Names and behaviour are those of the reference, clients/python/gamed_client.py.
+## Client of a gamed server, protocol 1.0: sign in, stay signed in, keep saves.
+## [codeblock]
+##     const GamedClient = preload("res://gamed.gd")
+##     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
+##     var signed_in = await client.ensure_signed_in(Dialog.new(client))   # gamed_dialog.gd, or your own
+##     var result = await client.get_save("auto")
+##     if result.error:                                            # a GamedError: code, kind, detail
+##         $Label.text = result.error.detail
+##     elif result.value:                                          # null: never saved
+##         load_game(result.value.data)
+##     result = await client.put("auto", bytes, result.value)
+## [/codeblock]
+## Functions that ask the server are coroutines and end with a Result: `error` (a GamedError or null) and `value`. Those
+## whose loop ends only with a `return` state no type, because the compiler would want a `return` after the loop.
+## Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
+## Names and behaviour are those of the reference, clients/python/gamed_client.py.
 extends RefCounted
 
-signal paused(seconds)  # before each pause between two tries
-signal session_ended(code)  # the credential was forgotten: show the sign-in again
+signal paused(seconds)  ## before each pause between two tries
+signal session_ended(code)  ## the credential was forgotten: show the sign-in again
 
 const VERSION = "1.0.0rc1"
 const TIMEOUT_SECONDS = 15.0
 const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30.0
 const NO_ANSWER = "does not answer. Check the address and the network"
-const EARLY_SECONDS = 30.0  # the client refreshes an access token this long before it expires, at most
-const EARLY_SHARE = 0.1  # the client refreshes a short-lived access token when this share of its lifetime is left
-const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a code is offered
+const EARLY_SECONDS = 30.0  ## the client refreshes an access token this long before it expires, at most
+const EARLY_SHARE = 0.1  ## the client refreshes a short-lived access token when this share of its lifetime is left
+const RETURN_SECONDS = 5.0  ## the browser's return is awaited this long before a code is offered
 const MAX_JSON_BYTES = 4194304
 const MAX_SAVE_BYTES = 268435456
 const MAX_EXPORT_BYTES = 1099511627776
-const EXPORT_SECONDS = 120.0  # the server may take this long to make an export before it sends the first byte
-const LONGEST_EXPORT_PAUSE_SECONDS = 60.0  # the server answers `busy` with 30 while a lost connection's export runs
-const ASK_FIRST_BYTES = 65536  # a commit asks first whether the server has larger bytes
-const FRAME_USEC = 4000  # the client copies arrived bytes for this long in a frame, at most
+const EXPORT_SECONDS = 120.0  ## the server may take this long to make an export before it sends the first byte
+const LONGEST_EXPORT_PAUSE_SECONDS = 60.0  ## the server answers `busy` with 30 while a lost connection's export runs
+const ASK_FIRST_BYTES = 65536  ## a commit asks first whether the server has larger bytes
+const FRAME_USEC = 4000  ## the client copies arrived bytes for this long in a frame, at most
 const SLICE_BYTES = 65536
 
-# Only after these is a refresh credential forgotten (Rules for clients, 3).
+## Only after these is a refresh credential forgotten (Rules for clients, 3).
 const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
 const RENEW = ["token_expired", "token_invalid"]
-# The second try gets one of these if the first one ended the session and its answer was lost.
+## The second try gets one of these if the first one ended the session and its answer was lost.
 const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh_invalid", "signed_out"]
 
 const OPTIONS = "folder app app_version device_name locale timeout_seconds return_seconds pauses clock_shift"
 
-var origin: Origin = null  # null if the address is not one: see `flaw`
-var flaw: GamedError = null  # every call ends with it
-var folder: String = "user://gamed"
-var app: String = "gamed"
-var app_version: String = VERSION
-var device_name: String = ""  # players see it with their saves; empty: the name of the host
-var locale: String = ""  # the game's language, such as "de" or "pt_BR", for pages and dialogs; empty: the system's
-var timeout_seconds: float = TIMEOUT_SECONDS
-var return_seconds: float = RETURN_SECONDS
-var pauses: float = 1.0  # factor for pauses between two tries: for tests
-var clock_shift: float = 0.0  # seconds, for tests: by how much this clock is wrong
+var origin: Origin = null  ## null if the address is not one: see `flaw`
+var flaw: GamedError = null  ## every call ends with it
+var folder: String = "user://gamed"  ## Where the credential is kept.
+var app: String = "gamed"  ## The game's name, which separates its sign-in and saves from those of other games.
+var app_version: String = VERSION  ## The game's version.
+var device_name: String = ""  ## players see it with their saves; empty: the name of the host
+var locale: String = ""  ## the game's language, such as "de" or "pt_BR", for pages and dialogs; empty: the system's
+var timeout_seconds: float = TIMEOUT_SECONDS  ## Longest time without a received byte.
+var return_seconds: float = RETURN_SECONDS  ## until a code is offered, if the browser has not returned
+var pauses: float = 1.0  ## factor for pauses between two tries: for tests
+var clock_shift: float = 0.0  ## seconds, for tests: by how much this clock is wrong
 
 var _file: CredentialFile = null
 var _held: Credential = null
@@ -249,6 +248,7 @@ class Platform:
 # --- Errors: `kind` says what a game does about them, chosen by `code` ------------------------------------------------
 
 
+## An error of a call: `code` and `kind` are for the game, `detail` for the player.
 class GamedError:
 	extends RefCounted
 
@@ -296,14 +296,14 @@ class GamedError:
 	}
 	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
 
-	var code: String = ""  # for the game
-	var detail: String = ""  # for the player
-	var kind: String = ""  # the name of the reference's class; the game decides by it
-	var status: int = 0  # of HTTP; 0 for an error of the client itself
-	var problem: Dictionary = {}  # every member of the answer (RFC 9457)
-	var retry_after = null  # seconds
-	var answer_lost_before: bool = false  # an earlier try got no answer, but the server may have carried it out
-	var passing: bool = false  # the client has retried already
+	var code: String = ""  ## for the game
+	var detail: String = ""  ## for the player
+	var kind: String = ""  ## the name of the reference's class; the game decides by it
+	var status: int = 0  ## of HTTP; 0 for an error of the client itself
+	var problem: Dictionary = {}  ## every member of the answer (RFC 9457)
+	var retry_after = null  ## seconds
+	var answer_lost_before: bool = false  ## an earlier try got no answer, but the server may have carried it out
+	var passing: bool = false  ## the client has retried already
 
 	func _init(
 		the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}, login: bool = false
@@ -315,25 +315,28 @@ class GamedError:
 		kind = _kind(login)
 		passing = kind in PASSING
 
-	# True for this kind, and for a kind below it.
+	## True for this kind, and for a kind below it.
 	func is_a(name: String) -> bool:
 		return kind == name or BASES.get(kind) == name
 
+	## Number of further attempts after a wrong code.
 	func attempts_left() -> int:
 		return Tools.integer(problem.get("attempts_left"), 0)
 
-	# The three sides of a Conflict, each a SaveInfo or null: the version that this write was based on, the current one
-	# of the server, and the refused one.
+	## The three sides of a Conflict, each a SaveInfo or null: the version that this write was based on, the current one
+	## of the server, and the refused one.
 	func base() -> Variant:
 		return SaveInfo.maybe(problem.get("base"))
 
+	## The slot's current SaveInfo, of a Conflict; null if it is empty.
 	func current() -> Variant:
 		return SaveInfo.maybe(problem.get("current"))
 
+	## The SaveInfo of the conflict copy that the server has kept of the refused bytes; null if it has not.
 	func yours() -> Variant:
 		return SaveInfo.maybe(problem.get("yours"))
 
-	# In the Conflict of a commit: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
+	## In the Conflict of a commit: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
 	func slots() -> Array:
 		var found = []
 		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
@@ -360,7 +363,7 @@ class GamedError:
 				return name
 		return "Refused"
 
-	# Reads the error of an answer without success.
+	## Reads the error of an answer without success.
 	static func of(answer: Answer) -> GamedError:
 		var value = {}
 		if answer.media_type() == "application/problem+json":
@@ -391,6 +394,7 @@ class GamedError:
 			return GamedError.new("not_gamed", "This address leads elsewhere (HTTP %d)." % status, status)
 		return GamedError.new("not_gamed", "No gamed server answers at this address (HTTP %d)." % status, status)
 
+	## The error of a login that has failed, from the problem in the server's answer.
 	static func of_login(value) -> GamedError:
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
@@ -398,11 +402,12 @@ class GamedError:
 		return GamedError.new(value["code"], words if words != "" else value["code"], 0, value, true)
 
 
+## The end of a call: `error`, or null and a `value`.
 class Result:
 	extends RefCounted
 
-	var error: GamedError = null
-	var value = null
+	var error: GamedError = null  ## null if the call has succeeded.
+	var value = null  ## What the call returns.
 
 	static func ok(the_value = null) -> Result:
 		var made = Result.new()
@@ -556,18 +561,18 @@ class Tools:
 # --- Addresses --------------------------------------------------------------------------------------------------------
 
 
-# Scheme, host and port, by which a player knows a server. https, or http on this machine only.
+## Scheme, host and port, by which a player knows a server. https, or http on this machine only.
 class Origin:
 	extends RefCounted
 
 	const LOOPBACK = ["localhost", "127.0.0.1", "::1"]
 	const PORTS = {"https": 443, "http": 80}
 
-	var scheme: String = ""
-	var host: String = ""
-	var port: int = 0
+	var scheme: String = ""  ## https, or http on this machine only.
+	var host: String = ""  ## In lower case.
+	var port: int = 0  ## Also if it is the scheme's own.
 
-	# Parses the player's input: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+	## Parses the player's input: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
 	static func entered(address: String) -> Result:
 		address = address.strip_edges()
 		if address.find("://") < 0:
@@ -580,7 +585,7 @@ class Origin:
 			return _untrusted("Enter only the name of the server: %s" % made.value.text())
 		return made
 
-	# Parses a URL of a server; an unusual one is refused, not repaired.
+	## Parses a URL of a server; an unusual one is refused, not repaired.
 	static func of(url: String) -> Result:
 		if not Tools.only(url, Tools.ALPHANUMERIC + "._~:/?#[]@!$&()*+,;=%-", 2048):
 			return _untrusted("The link has characters that do not belong in one.")
@@ -633,6 +638,7 @@ class Origin:
 			return _untrusted("%s needs https://, so that others cannot listen in." % made.host)
 		return Result.ok(made)
 
+	## The origin as in a URL, without the scheme's own port.
 	func text() -> String:
 		return "%s://%s" % [scheme, authority()]
 
@@ -640,7 +646,7 @@ class Origin:
 		var name = "[%s]" % host if ":" in host else host
 		return name if port == PORTS[scheme] else "%s:%d" % [name, port]
 
-	# `url`, if it is one of this server: a server must not send its players' browsers to another one.
+	## `url`, if it is one of this server: a server must not send its players' browsers to another one.
 	func require(url: String) -> Result:
 		var other = of(url)
 		if other.error:
@@ -904,7 +910,7 @@ func _unreachable(what: String) -> GamedError:
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
-# Seconds before the next try: the server's Retry-After, else doubling; random, so that clients do not retry together.
+## Seconds before the next try: the server's Retry-After, else doubling; random, so that clients do not retry together.
 static func pause_after(error: GamedError, attempt: int) -> float:
 	var random = RandomNumberGenerator.new()
 	random.randomize()
@@ -925,23 +931,23 @@ func _pause(seconds: float) -> void:
 # --- What is kept between runs ----------------------------------------------------------------------------------------
 
 
-# One sign-in of one player at one server.
+## One sign-in of one player at one server.
 class Credential:
 	extends RefCounted
 
 	const MEMBERS = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
 
-	var origin: String = ""
-	var player_id: String = ""
-	var session_id: String = ""
-	var provider: String = ""
-	var refresh_credential: String = ""
-	var access_token: String = ""
-	var access_expires: float = 0.0  # seconds since 1970 by this machine's clock
-	var access_lifetime = null  # seconds; null in files that older versions of this client wrote
-	var player_name = null  # the name that games show, as the server sent it last; null as before, or without one
+	var origin: String = ""  ## The server that has issued it.
+	var player_id: String = ""  ## The player, at this server.
+	var session_id: String = ""  ## The session, as `list_sessions` names it.
+	var provider: String = ""  ## The provider of the sign-in.
+	var refresh_credential: String = ""  ## A secret: never log it.
+	var access_token: String = ""  ## A secret: never log it.
+	var access_expires: float = 0.0  ## seconds since 1970 by this machine's clock
+	var access_lifetime = null  ## seconds; null in files that older versions of this client wrote
+	var player_name = null  ## the name that games show, as the server sent it last; null as before, or without one
 
-	# True if the access token can be used at `now` without a refresh.
+	## True if the access token can be used at `now` without a refresh.
 	func fresh(now: float) -> bool:
 		var share = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
 		return now < access_expires - min(EARLY_SECONDS, share)
@@ -955,7 +961,7 @@ class Credential:
 	static func name_of(player: Dictionary, member: String = "name") -> Variant:
 		return player[member] if player.get(member) is String else null
 
-	# null if the text is not a credential of this client.
+	## null if the text is not a credential of this client.
 	static func of(text: String) -> Credential:
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
@@ -1295,11 +1301,11 @@ class ReturnListener:
 		peer.disconnect_from_host()
 
 
-# One login: start, browser, return proof, collect. `run` it once; `cancel` at any time.
+## One login: start, browser, return proof, collect. `run` it once; `cancel` at any time.
 class SignIn:
 	extends RefCounted
 
-	var stage: String = ""  # waiting_for_browser, at_provider, exchanging or proof_required (protocol)
+	var stage: String = ""  ## waiting_for_browser, at_provider, exchanging or proof_required (protocol)
 	var _client
 	var _person
 	var _provider
@@ -1327,7 +1333,7 @@ class SignIn:
 		_options = options
 		_intent = intent
 
-	# Result of the Credential, which is on disk then; for a link that of the provider. Any failure cancels the login.
+	## Result of the Credential, which is on disk then; for a link that of the provider. Any failure cancels the login.
 	func run() -> Result:
 		var _me = self
 		var result = await _run()
@@ -1339,7 +1345,7 @@ class SignIn:
 			await cancel()
 		return result
 
-	# After this no credential of the login works; `run` ends with login_cancelled.
+	## After this no credential of the login works; `run` ends with login_cancelled.
 	func cancel() -> void:
 		var _me = self
 		_cancelled = true
@@ -1348,11 +1354,12 @@ class SignIn:
 			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
 			await _client._request("POST", "/auth/login/cancel", how)
 
-	# For "Show me a code": opens the page that shows it, unless the sign-in is over.
+	## For "Show me a code": opens the page that shows it, unless the sign-in is over.
 	func show_code() -> void:
 		if not _over:
 			_show()
 
+	## Passes the address that the app was opened with; true if it belongs to this sign-in.
 	func returned(url: String) -> bool:
 		var uri = _options.get("return_uri")
 		var begin = "" if uri == null else uri + ("&" if "?" in uri else "?")
@@ -1540,13 +1547,13 @@ class SignIn:
 			_proofs.append(Proof.new("finish_code", code))
 
 
-# `BKTRVW` for a typed `bkt-rvw`; null for a text that cannot be a code, so that a typing error costs no attempt.
+## `BKTRVW` for a typed `bkt-rvw`; null for a text that cannot be a code, so that a typing error costs no attempt.
 static func finish_code(typed: String) -> Variant:
 	var letters = typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
 	return letters if letters.length() == 6 and Tools.only(letters, "BCDFGHJKLMNPQRSTVWXZ") else null
 
 
-# Opens the player's browser, without a shell.
+## Opens the player's browser, without a shell.
 static func open_browser(url: String) -> bool:
 	return OS.shell_open(url) == OK
 
@@ -1561,7 +1568,7 @@ func _show(person, url: String, qr_url) -> void:
 		person.browser_opened(url, opened, qr_url)
 
 
-# The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
+## The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
 func language() -> String:
 	var pattern = RegEx.new()
 	pattern.compile("^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])")
@@ -1585,13 +1592,12 @@ func _device() -> Dictionary:
 # --- Saves ------------------------------------------------------------------------------------------------------------
 
 
-# One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts,
-# device.
-# A later write names its `etag` as the base.
+## One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts,
+## device. A later write names its `etag` as the base.
 class SaveInfo:
 	extends RefCounted
 
-	# Parses one in an answer of the server; Result.
+	## Parses one in an answer of the server; Result.
 	static func of(value) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
@@ -1619,10 +1625,12 @@ class SaveInfo:
 		var inner = text.substr(1, text.length() - 2)
 		return text == '"%s"' % inner and Tools.only(inner, Tools.VISIBLE, 100)
 
+	## The SaveInfo of a member of an answer; null if it is not an object.
 	static func maybe(value) -> Variant:
 		return of(value).value if value is Dictionary else null
 
 
+## The bytes of a slot with their description, from an answer.
 static func save_of(answer: Answer) -> Dictionary:
 	var named = answer.headers.get("save-meta", "{}")
 	var meta = Platform.parsed(named) if not Tools.too_deep(named) else null
@@ -1634,7 +1642,7 @@ static func save_of(answer: Answer) -> Dictionary:
 	}
 
 
-# Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
+## Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
 static func path_of(slot) -> Result:
 	var first = slot.split(".")[0] if slot is String else ""
 	var device = first in ["con", "prn", "aux", "nul"]
@@ -1646,7 +1654,7 @@ static func path_of(slot) -> Result:
 	return Result.wrong("invalid_slot", words)
 
 
-# The condition of a write. `base`: the version that was read or its etag, "*" for any version, null for an empty slot.
+## The condition of a write. `base`: the version that was read or its etag, "*" for any version, null for an empty slot.
 static func condition(base) -> Dictionary:
 	if base == null:
 		return {"If-None-Match": "*"}
@@ -1656,27 +1664,29 @@ static func condition(base) -> Dictionary:
 # --- The player -------------------------------------------------------------------------------------------------------
 
 
-# The name of this server in names of files: its host, and a hash of its origin.
+## The name of this server in names of files: its host, and a hash of its origin.
 func place() -> String:
 	return _file.place if _file else ""
 
 
-# True if this device has a credential; sends no request.
+## True if this device has a credential; sends no request.
 func signed_in() -> bool:
 	return credential() != null
 
 
+## The credential that this client has last found on this device, or null.
 func credential() -> Credential:
 	if _held == null and _file:
 		_held = _file.read()
 	return _held
 
 
-# Ends each coroutine of this client, soon. Call it before you drop the client.
+## Ends each coroutine of this client, soon. Call it before you drop the client.
 func close() -> void:
 	_closed = true
 
 
+## True after `close`.
 func is_closed() -> bool:
 	return _closed or _root_client()._closed
 
@@ -1686,7 +1696,7 @@ func _root_client():
 	return root if root else self
 
 
-# {"mode", "providers"}: show one button for each provider, and one for the server itself in `local` mode.
+## {"mode", "providers"}: show one button for each provider, and one for the server itself in `local` mode.
 func policy() -> Result:
 	var answer = await _offered("/auth/config")
 	if answer.error:
@@ -1712,7 +1722,7 @@ func _offered(path: String) -> Result:
 	return answer.value.json()
 
 
-# Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
+## Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
 func providers() -> Result:
 	var found = []
 	var answer = await _offered("/auth/providers")
@@ -1736,11 +1746,11 @@ func providers() -> Result:
 	return Result.ok(found)
 
 
-# Call it at each start of the game: true if there is a session, also without a network, because the credential is kept.
-# False: the sign-in has failed, or the owner has blocked the player. The client asks the server once whether the kept
-# session still works; if it does not, the player signs in. The player sees every failure through
-# `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other functions of
-# `person` are those of `sign_in`.
+## Call it at each start of the game: true if there is a session, also without a network, because the credential is
+## kept. False: the sign-in has failed, or the owner has blocked the player. The client asks the server once whether the
+## kept session still works; if it does not, the player signs in. The player sees every failure through
+## `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other functions of
+## `person` are those of `sign_in`.
 func ensure_signed_in(person, options: Dictionary = {}) -> bool:
 	var _me = self
 	await Platform.frame()
@@ -1780,18 +1790,18 @@ func _ensure(person, options: Dictionary) -> GamedError:
 	return result.error
 
 
-# Through the browser; ends once the credential is on disk. `person` is any object with some of
-#   choose_provider(providers) -> the name of one        each {"name", "label"} (or a coroutine)
-#   browser_opened(url, opened, qr_url)                  the sign-in continues there; show `url` if not opened. qr_url:
-#                                                        the address of the link's picture (PNG) for a phone, or null
-#   finish_code(sign_in, attempts_left) -> the code the browser shows, or null to ask no more (a coroutine).
-#       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
-#       after a wrong one. If the browser returns meanwhile, the code is not needed.
-#   open_browser(url) -> whether it was                  instead of the system's own
-#   ended()                                              the sign-in is over, also after a failure: close the dialog
-# options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead of
-# loopback; pass the address that the app is opened with to `returned`), adopt (keep an account that this server had in
-# `local` mode). A sign-in that was kept here before is ended at the server.
+## Through the browser; ends once the credential is on disk. `person` is any object with some of
+##   choose_provider(providers) -> the name of one        each {"name", "label"} (or a coroutine)
+##   browser_opened(url, opened, qr_url)                  the sign-in continues there; show `url` if not opened. qr_url:
+##                                                        the address of the link's picture (PNG) for a phone, or null
+##   finish_code(sign_in, attempts_left) -> the code the browser shows, or null to ask no more (a coroutine).
+##       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
+##       after a wrong one. If the browser returns meanwhile, the code is not needed.
+##   open_browser(url) -> whether it was                  instead of the system's own
+##   ended()                                              the sign-in is over, also after a failure: close the dialog
+## options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
+## of loopback; pass the address that the app is opened with to `returned`), adopt (keep an account that this server had
+## in `local` mode). A sign-in that was kept here before is ended at the server.
 func sign_in(person, options: Dictionary = {}) -> Result:
 	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
 
@@ -1803,7 +1813,7 @@ func _sign_in(person, options: Dictionary, intent: String) -> Result:
 	return result
 
 
-# The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
+## The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
 func begin_sign_in(person, options: Dictionary = {}) -> SignIn:
 	return _begin(person, options, "adopt" if options.get("adopt", false) else "login")
 
@@ -1815,7 +1825,7 @@ func _begin(person, options: Dictionary, intent: String) -> SignIn:
 	return made
 
 
-# Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
+## Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
 func cancel_sign_in() -> void:
 	var running = _running.get_ref() if _running else null
 	await Platform.frame()
@@ -1823,23 +1833,23 @@ func cancel_sign_in() -> void:
 		await running.cancel()
 
 
-# Gives the running sign-in the address with which the system has opened the app, after `return_uri`. False: the address
-# is one of another sign-in, and has no effect.
+## Gives the running sign-in the address with which the system has opened the app, after `return_uri`. False: the
+## address is one of another sign-in, and has no effect.
 func returned(url: String) -> bool:
 	var running = _running.get_ref() if _running else null
 	return running.returned(url) if running else false
 
 
-# Links one more account to the player, through the browser as `sign_in`; the value is the name of its provider. An
-# error of the kind SignInRequired with the code reauthentication_required: sign in once more before.
+## Links one more account to the player, through the browser as `sign_in`; the value is the name of its provider. An
+## error of the kind SignInRequired with the code reauthentication_required: sign in once more before.
 func link(person, provider = null, options: Dictionary = {}) -> Result:
 	var asked = options.duplicate()
 	asked["provider"] = provider
 	return await _sign_in(person, asked, "link")
 
 
-# Deletes the credential on this device, also without a network; the value is true if the server has ended the session.
-# `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
+## Deletes the credential on this device, also without a network; the value is true if the server has ended the session.
+## `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
 func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
 	if flaw:
@@ -1874,13 +1884,13 @@ func _send_logout(kept: Credential, scope: String = "this") -> Result:
 # --- The account ------------------------------------------------------------------------------------------------------
 
 
-# `GET /game/`: player, usage, limits, time.
+## `GET /game/`: player, usage, limits, time.
 func whoami() -> Result:
 	var answer = await _game_json("GET", "/game/")
 	return await _noted(answer)
 
 
-# Changes the name that games show, null for none. The value is the name as the server stored it.
+## Changes the name that games show, null for none. The value is the name as the server stored it.
 func set_name(name) -> Result:
 	var answer = await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
 	answer = await _noted(answer)
@@ -1906,9 +1916,9 @@ func _noted(answer: Result) -> Result:
 	return answer
 
 
-# Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that
-# server, `nonce` what it has sent for this connection. The value is the text to send there. Request one for each
-# connection.
+## Requests a ticket, which tells another server for about a minute who is playing. `audience` is the name of that
+## server, `nonce` what it has sent for this connection. The value is the text to send there. Request one for each
+## connection.
 func ticket(audience: String, nonce: String = "") -> Result:
 	var body = {"audience": audience}
 	if nonce != "":
@@ -1917,13 +1927,13 @@ func ticket(audience: String, nonce: String = "") -> Result:
 	return answer if answer.error else Tools.member(answer.value, "ticket", "text")
 
 
-# The devices where the player is signed in: a list of Dictionaries with the members of the protocol (session_id,
-# provider, client, created_at, last_used_at, expires_at, current).
+## The devices where the player is signed in: a list of Dictionaries with the members of the protocol (session_id,
+## provider, client, created_at, last_used_at, expires_at, current).
 func list_sessions() -> Result:
 	return await _listed("/auth/sessions", "sessions")
 
 
-# Ends the session of a device; if it is this device's, its credential is deleted, too.
+## Ends the session of a device; if it is this device's, its credential is deleted, too.
 func end_session(session_id: String) -> Result:
 	if not Tools.only(session_id, Tools.BASE64URL, 64):
 		await Platform.frame()
@@ -1935,19 +1945,19 @@ func end_session(session_id: String) -> Result:
 	return ended
 
 
-# The accounts that sign in as this player: a list of Dictionaries (provider, can_sign_in, linked_at, last_used_at).
+## The accounts that sign in as this player: a list of Dictionaries (provider, can_sign_in, linked_at, last_used_at).
 func list_identities() -> Result:
 	return await _listed("/auth/identities", "identities")
 
 
-# Unlinks an account; the last one gives an error with the code last_identity.
+## Unlinks an account; the last one gives an error with the code last_identity.
 func unlink(provider: String) -> Result:
 	var answer = await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
 	return answer if answer.error else Result.ok()
 
 
-# Deletes the player, with saves and sessions, and then the credential. An error with the code
-# reauthentication_required: the sign-in is too old, sign in once more before.
+## Deletes the player, with saves and sessions, and then the credential. An error with the code
+## reauthentication_required: the sign-in is too old, sign in once more before.
 func delete_player() -> Result:
 	var held = credential()
 	var deleted = await _delete_once("/auth/player")
@@ -1964,7 +1974,7 @@ func _delete_once(path: String) -> Result:
 	return Result.ok()
 
 
-# Erases all saves of the player at the server, with their history.
+## Erases all saves of the player at the server, with their history.
 func erase_saves() -> Result:
 	var found = await _game("GET", "/game/")
 	if found.error:
@@ -1979,7 +1989,7 @@ func erase_saves() -> Result:
 	return answer if answer.error else Result.ok()
 
 
-# Writes all saves with their history into a zip file, whole or not at all; the value is its size.
+## Writes all saves with their history into a zip file, whole or not at all; the value is its size.
 func export_saves(path: String):
 	var _me = self
 	var arriving = Arriving.new(path + ".new")
@@ -2089,17 +2099,18 @@ func _listed(path: String, name: String) -> Result:
 # --- The saves --------------------------------------------------------------------------------------------------------
 
 
+## Requests the current version of each slot; the value is an array of SaveInfo.
 func list_saves() -> Result:
 	var found = await changes()
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
-# {"cursor", "saves", "whole", "more", "expired"}: the changes since the cursor of an earlier answer; all saves without
-# a cursor, or if the server does not have that past any more. A save that was deleted is {"slot", "version", "deleted":
-# true}. The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones, ask with the
-# new cursor at once. A slot that changes meanwhile appears again.
-# `expired`: slots that are missing on all pages of the whole list were deleted long ago.
-# If nothing has changed, the server waits `wait` seconds for a change, at most 25.
+## {"cursor", "saves", "whole", "more", "expired"}: the changes since the cursor of an earlier answer; all saves without
+## a cursor, or if the server does not have that past any more. A save that was deleted is {"slot", "version",
+## "deleted": true}. The oldest changes come first, at most 256 slots or `limit`; `more`: the server has further ones,
+## ask with the new cursor at once. A slot that changes meanwhile appears again.
+## `expired`: slots that are missing on all pages of the whole list were deleted long ago.
+## If nothing has changed, the server waits `wait` seconds for a change, at most 25.
 func changes(since = null, wait: int = 0, limit = null) -> Result:
 	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
 	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
@@ -2156,8 +2167,8 @@ static func _deletion(entry: Dictionary) -> Result:
 	return Result.ok({"slot": slot.value, "version": number.value, "deleted": true})
 
 
-# The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
-# Errors: Deleted, and NotModified if the current version is the one given as `unless`.
+## The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
+## Errors: Deleted, and NotModified if the current version is the one given as `unless`.
 func get_save(slot, unless = null) -> Result:
 	var headers = {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
 	var how = {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
@@ -2167,9 +2178,9 @@ func get_save(slot, unless = null) -> Result:
 	return Result.ok(save_of(answer.value))
 
 
-# Writes `data` (bytes, or a text) on top of `base`: the version that was read or its etag, "*" for any version, null
-# for a new slot. The value is a SaveInfo; the server then has the bytes on disk. Conflict if the slot has another
-# version; the server then keeps both. Sending the same bytes twice is one write.
+## Writes `data` (bytes, or a text) on top of `base`: the version that was read or its etag, "*" for any version, null
+## for a new slot. The value is a SaveInfo; the server then has the bytes on disk. Conflict if the slot has another
+## version; the server then keeps both. Sending the same bytes twice is one write.
 func put(slot, data, base, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var bytes = data.to_utf8_buffer() if data is String else data
 	var headers = condition(base)
@@ -2181,7 +2192,7 @@ func put(slot, data, base, meta = null, content_type: String = "application/octe
 	return _info_of(answer)
 
 
-# Deletes the version that was read; its history stays on the server for a while.
+## Deletes the version that was read; its history stays on the server for a while.
 func delete(slot, base) -> Result:
 	var answer = await _slot("DELETE", slot, "", {"headers": condition(base)})
 	if answer.error and not (answer.error.code == "deleted" and answer.error.answer_lost_before):
@@ -2189,9 +2200,9 @@ func delete(slot, base) -> Result:
 	return Result.ok()
 
 
-# The versions of a slot that the server keeps, newest first, also of a deleted slot and those that lost a conflict: a
-# list of {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long
-# history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
+## The versions of a slot that the server keeps, newest first, also of a deleted slot and those that lost a conflict: a
+## list of {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long
+## history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
 func versions(slot, down_to: int = 1, limit = null) -> Result:
 	var page = await versions_page(slot, null, limit)
 	var found = page.value["versions"] if page.error == null else []
@@ -2201,8 +2212,8 @@ func versions(slot, down_to: int = 1, limit = null) -> Result:
 	return Result.ok(found) if page.error == null else page
 
 
-# {"versions", "more"}: the newest versions that are older than `before`, at most 100 or `limit`; `more`: the server has
-# older ones.
+## {"versions", "more"}: the newest versions that are older than `before`, at most 100 or `limit`; `more`: the server
+## has older ones.
 func versions_page(slot, before = null, limit = null) -> Result:
 	var number = "%d" % before if before != null else null
 	var answer = await _slot("GET", slot, "/versions" + _query("before", number, limit))
@@ -2244,23 +2255,23 @@ static func _version_of(entry) -> Result:
 	})
 
 
-# The bytes of one version, checked; NotFound when it is no longer kept.
+## The bytes of one version, checked; NotFound when it is no longer kept.
 func version(slot, number: int) -> Result:
 	var how = {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
 	var answer = await _slot("GET", slot, "/versions/%d" % number, how)
 	return Result.ok(save_of(answer.value)) if answer.error == null else answer
 
 
-# Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
+## Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
 func restore(slot, number: int, base) -> Result:
 	var how = {"headers": condition(base)}
 	var answer = await _slot("POST", slot, "/versions/%d/restore" % number, how)
 	return _info_of(answer)
 
 
-# Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
-# optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
-# whose `slots()` has the sides of each one.
+## Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
+## optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
+## whose `slots()` has the sides of each one.
 func commit(writes: Array) -> Result:
 	var entries = []
 	var bodies = {}
@@ -2322,7 +2333,7 @@ func _stage(bodies: Dictionary, asks: bool) -> Result:
 	return Result.ok()
 
 
-# Deletes a conflict's copy, after the player has chosen. Success, too, if the server has deleted it already.
+## Deletes a conflict's copy, after the player has chosen. Success, too, if the server has deleted it already.
 func dismiss(slot, number: int) -> Result:
 	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
 	return answer if answer.error and not answer.error.is_a("NotFound") else Result.ok()
@@ -2344,8 +2355,8 @@ func _slot(method: String, slot, rest: String, how: Dictionary = {}) -> Result:
 # --- Staying signed in ------------------------------------------------------------------------------------------------
 
 
-# A client with the same sign-in for one player: PlayerChanged if another has signed in since. Closing the first client
-# closes it, too.
+## A client with the same sign-in for one player: PlayerChanged if another has signed in since. Closing the first client
+## closes it, too.
 func only(player_id: String, tries: int = TRIES):
 	var options = {}
 	for name in OPTIONS.split(" "):
@@ -2357,6 +2368,7 @@ func only(player_id: String, tries: int = TRIES):
 	return bound
 
 
+## Seconds since 1970, by this device's clock.
 func now() -> float:
 	return Platform.now() + _root_client().clock_shift
 
@@ -2472,7 +2484,7 @@ func _pair(made: Credential, answer: Dictionary) -> Result:
 	return seconds
 
 
-# Result of the Credential of a finished sign-in; it is on disk before it is used.
+## Result of the Credential of a finished sign-in; it is on disk before it is used.
 func keep(complete: Dictionary) -> Result:
 	await Platform.frame()
 	var fresh = Credential.new()

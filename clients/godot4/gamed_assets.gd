@@ -1,27 +1,31 @@
-# Downloads for gamed.gd: the files that a game loads, always of one release, never half of two. Copy it beside it.
-#
-#     const Assets = preload("res://gamed_assets.gd")
-#     var assets = Assets.new(client)                    # asks no server
-#     assets.progress.connect(_on_progress)
-#     var result = await assets.download("stable")   # only new bytes; the next one resumes
-#     var pack = assets.path("data/level1.pck")          # of the newest whole release, also offline
-#     if pack.error == null:
-#         ProjectSettings.load_resource_pack(pack.value)
-#
-# A download never changes the release that the game has open: it makes another one beside it. In `folder`:
-#
-#     current                   the release to load, one line; replaced last
-#     releases/<release>/...    its files, under their own paths
-#     releases/<release>.json   its manifest; there once every file is
-#     staging/                  parts of files, kept for the next download
-#     use/                      a file for each process that has a release open
-#
-# `download` is a coroutine; all else returns at once. Names and behaviour are those of clients/python/gamed_assets.py,
-# but that files come one after the other.
+## Downloads for gamed.gd: the files that a game loads, always of one release, never half of two. Copy it beside it.
+##
+## [codeblock]
+##     const Assets = preload("res://gamed_assets.gd")
+##     var assets = Assets.new(client)                    # asks no server
+##     assets.progress.connect(_on_progress)
+##     var result = await assets.download("stable")   # only new bytes; the next one resumes
+##     var pack = assets.path("data/level1.pck")          # of the newest whole release, also offline
+##     if pack.error == null:
+##         ProjectSettings.load_resource_pack(pack.value)
+## [/codeblock]
+##
+## A download never changes the release that the game has open: it makes another one beside it. In `folder`:
+##
+## [codeblock]
+##     current                   the release to load, one line; replaced last
+##     releases/<release>/...    its files, under their own paths
+##     releases/<release>.json   its manifest; there once every file is
+##     staging/                  parts of files, kept for the next download
+##     use/                      a file for each process that has a release open
+## [/codeblock]
+##
+## `download` is a coroutine; all else returns at once. Names and behaviour are those of clients/python/gamed_assets.py,
+## but that files come one after the other.
 extends RefCounted
 
-# For a progress bar. stage: looking (for files that are here), fetching, finishing; done, size: bytes of the release
-# that are here, and all of them; fetched: bytes that came over the network.
+## For a progress bar. stage: looking (for files that are here), fetching, finishing; done, size: bytes of the release
+## that are here, and all of them; fetched: bytes that came over the network.
 signal progress(stage, done, size, fetched)
 
 const GamedClient = preload("gamed.gd")
@@ -36,11 +40,11 @@ const MAX_MANIFEST_BYTES = 33554432
 const MAX_FILES = 100000
 const MAX_PATH_BYTES = 1024
 const MAX_NAME_BYTES = 255
-const SPARE_BYTES = 16777216  # left free on the disk, beside what is downloaded
-const RESTARTS = 3  # how often a download begins anew because its release is gone at the server
+const SPARE_BYTES = 16777216  ## left free on the disk, beside what is downloaded
+const RESTARTS = 3  ## how often a download begins anew because its release is gone at the server
 const BLOCK_BYTES = 524288
 
-var folder: String = ""
+var folder: String = ""  ## Where the releases are kept.
 
 var _client: GamedClient
 var _open = null
@@ -60,12 +64,12 @@ func _init(client: GamedClient, the_folder: String = ""):
 # --- A release: validated before any part of it is used ----------------------------------------------------------
 
 
-# A Dictionary: release, published, note, meta (the owner's own words for the game), files ({path: {"size", "sha256",
-# "type"}}, paths relative, with `/`, fit for every file system that players have), size in all, raw.
+## A Dictionary: release, published, note, meta (the owner's own words for the game), files ({path: {"size", "sha256",
+## "type"}}, paths relative, with `/`, fit for every file system that players have), size in all, raw.
 class Manifest:
 	extends RefCounted
 
-	# Result of one; NotGamed for anything that this device should not write.
+	## Result of one; NotGamed for anything that this device should not write.
 	static func of(raw: PackedByteArray) -> Result:
 		var text = raw.get_string_from_utf8()
 		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
@@ -91,13 +95,15 @@ class Manifest:
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		return Result.ok(made)
 
-	# The id of a release: of the exact bytes of its manifest.
+	## The id of a release: of the exact bytes of its manifest.
 	static func release_of(raw: PackedByteArray) -> String:
 		return "r" + Tools.sha256(raw).substr(0, 16)
 
+	## Whether this is the id of a release.
 	static func is_release(name: String) -> bool:
 		return name.length() == 17 and name[0] == "r" and Tools.only(name.substr(1, 16), "0123456789abcdef")
 
+	## Whether this is the name of a channel.
 	static func is_channel(name: String) -> bool:
 		return Tools.only(name, Tools.LOWER + "-", 32) and not name[0] in Tools.DIGITS + "-"
 
@@ -111,7 +117,7 @@ class Manifest:
 		var type = Tools.text(value, "type")
 		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
 
-	# NotGamed unless each can be a file below a folder, beside all the others, on any system.
+	## NotGamed unless each can be a file below a folder, beside all the others, on any system.
 	static func refuse_paths(paths: Array) -> Result:
 		var files = {}
 		var folders = {}
@@ -132,7 +138,7 @@ class Manifest:
 				return _wrong("The release has a file and a folder of one name: %s" % key)
 		return Result.ok()
 
-	# True if some system of players cannot have a file of this name.
+	## True if some system of players cannot have a file of this name.
 	static func is_flawed(path: String) -> bool:
 		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
 			return true
@@ -239,15 +245,15 @@ class Part:
 # --- What is here: no network -----------------------------------------------------------------------------------------
 
 
-# {"id", "folder", "manifest"} of the newest whole release when this was first asked for, and the same from then on,
-# until `switch_over`; null: nothing was downloaded yet. No process removes it while this one lives.
+## {"id", "folder", "manifest"} of the newest whole release when this was first asked for, and the same from then on,
+## until `switch_over`; null: nothing was downloaded yet. No process removes it while this one lives.
 func current() -> Variant:
 	if _open == null:
 		_hold()
 	return _open
 
 
-# Result of the path of a file of the current release. Errors: NotFound, and Unreachable while no release has arrived.
+## Result of the path of a file of the current release. Errors: NotFound, and Unreachable while no release has arrived.
 func path(name: String) -> Result:
 	var release = current()
 	if release == null:
@@ -257,13 +263,13 @@ func path(name: String) -> Result:
 	return Result.ok("%s/%s" % [release["folder"], name])
 
 
-# Opens the newest whole release in this process. Call it when the game uses no file of the old one.
+## Opens the newest whole release in this process. Call it when the game uses no file of the old one.
 func switch_over() -> Variant:
 	close()
 	return current()
 
 
-# Lets other processes remove the release that this one had open.
+## Lets other processes remove the release that this one had open.
 func close() -> void:
 	if _mark:
 		_mark.drop()
@@ -306,10 +312,10 @@ func _kept(release: String) -> Variant:
 # --- The server -------------------------------------------------------------------------------------------------------
 
 
-# Result of the Manifest of the channel's release (or of one named by its id), whole and current on this device.
-# Bytes that are here already are not fetched; with `verify` they are read first. What arrived stays for the next time.
-# This object keeps the release that it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
-# for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
+## Result of the Manifest of the channel's release (or of one named by its id), whole and current on this device.
+## Bytes that are here already are not fetched; with `verify` they are read first. What arrived stays for the next time.
+## This object keeps the release that it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
+## for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
 func download(channel: String = "stable", verify: bool = false) -> Result:
 	var _me = self
 	await Platform.frame()
@@ -331,7 +337,7 @@ func download(channel: String = "stable", verify: bool = false) -> Result:
 	return result
 
 
-# Emits `progress`, with so many bytes more.
+## Emits `progress`, with so many bytes more.
 func count(done: int, fetched: int, stage: String = "fetching") -> void:
 	_done += done
 	_fetched += fetched

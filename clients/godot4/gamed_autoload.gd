@@ -1,15 +1,17 @@
-# The autoload `Gamed` of the add-on: one client, and its saves, for the whole game.
-#
-#     func _ready():
-#         if await Gamed.start():
-#             var found = Gamed.saves.read("auto")
-#
-# The plugin registers it, and its settings in the project settings. Without the plugin add this script to the
-# autoloads, with the name `Gamed`.
+## The autoload `Gamed` of the add-on: one client, and its saves, for the whole game.
+##
+## [codeblock]
+##     func _ready():
+##         if await Gamed.start():
+##             var found = Gamed.saves.read("auto")
+## [/codeblock]
+##
+## The plugin registers it, and its settings in the project settings. Without the plugin add this script to the
+## autoloads, with the name `Gamed`.
 extends Node
 
-signal changed(status)  # that of `saves`, also after another player's have replaced them
-signal trouble_changed(trouble)
+signal changed(status)  ## that of `saves`, also after another player's have replaced them
+signal trouble_changed(trouble)  ## That of `saves`: a GamedError or null.
 
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
@@ -18,8 +20,8 @@ const Platform = GamedClient.Platform
 const SETTINGS = Platform.SETTINGS
 const APP_CHARACTERS = GamedClient.Tools.ALPHANUMERIC + " ._-"
 
-var client: GamedClient = null  # for the server in the project settings
-var saves: Sync = null  # a Sync that runs, after `start`
+var client: GamedClient = null  ## for the server in the project settings
+var saves: Sync = null  ## a Sync that runs, after `start`
 
 var _starting: bool = false
 var _shown: Dialog = null  # the dialog of `client`
@@ -39,8 +41,8 @@ func _notification(what: int) -> void:
 		client.returned(url)
 
 
-# Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
-# address, or null. Then `start` signs in there.
+## Another server: its address as the player typed it, and the options of the client. GamedError if it is not an
+## address, or null. Then `start` signs in there.
 func use(server: String, options: Dictionary = {}):
 	_close()
 	var all = options.duplicate()
@@ -50,10 +52,10 @@ func use(server: String, options: Dictionary = {}):
 	return client.flaw
 
 
-# Signs in if necessary, and opens the saves. True: a player is signed in and the saves can be used, without a network,
-# too. False: the player has seen the problem; `saves.flaw` is null if saves can be kept here all the same, until a
-# later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
-# `sign_in`; null: a ready dialog.
+## Signs in if necessary, and opens the saves. True: a player is signed in and the saves can be used, without a network,
+## too. False: the player has seen the problem; `saves.flaw` is null if saves can be kept here all the same, until a
+## later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
+## `sign_in`; null: a ready dialog.
 func start(person = null, options: Dictionary = {}) -> bool:
 	await Platform.frame()
 	while _starting:
@@ -73,7 +75,7 @@ func start(person = null, options: Dictionary = {}) -> bool:
 	return signed_in and saves.flaw == null
 
 
-# The game's name for players: the setting, or the project's name without the characters that it cannot have.
+## The game's name for players: the setting, or the project's name without the characters that it cannot have.
 func app_name() -> String:
 	var entered = _setting("gamed/app")
 	if entered != "":

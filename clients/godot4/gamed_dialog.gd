@@ -1,15 +1,17 @@
-# A ready dialog for gamed.gd: the sign-in of a game, until the game draws its own. Copy it and gamed_texts.gd beside
-# gamed.gd.
-#
-#     const Dialog = preload("res://gamed_dialog.gd")
-#     var signed_in = await client.ensure_signed_in(Dialog.new(client))
-#
-# It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
-# words, above all that the game draws. Its texts are in the client's `locale`. It adds itself to the root of the scene
-# tree, and shows nothing otherwise.
+## A ready dialog for gamed.gd: the sign-in of a game, until the game draws its own. Copy it and gamed_texts.gd beside
+## gamed.gd.
+##
+## [codeblock]
+##     const Dialog = preload("res://gamed_dialog.gd")
+##     var signed_in = await client.ensure_signed_in(Dialog.new(client))
+## [/codeblock]
+##
+## It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
+## words, above all that the game draws. Its texts are in the client's `locale`. It adds itself to the root of the scene
+## tree, and shows nothing otherwise.
 extends CanvasLayer
 
-signal answered(value)
+signal answered(value)  ## The player has chosen, typed a code, or closed the dialog.
 
 const GamedClient = preload("gamed.gd")
 const Platform = GamedClient.Platform
@@ -61,6 +63,7 @@ func _init(client: GamedClient):
 # --- What a sign-in calls ---------------------------------------------------------------------------------------------
 
 
+## Shows a button for each provider; returns the name of the chosen one.
 func choose_provider(providers: Array) -> Variant:
 	_show(_texts.text("How do you want to sign in?"))
 	for provider in providers:
@@ -70,6 +73,7 @@ func choose_provider(providers: Array) -> Variant:
 	return await answered
 
 
+## Shows the link that continues the sign-in, and its QR code if the browser was not opened.
 func browser_opened(url: String, opened, qr_url) -> void:
 	_url = url
 	if _asking:  # it opened the page that shows the code
@@ -87,6 +91,7 @@ func browser_opened(url: String, opened, qr_url) -> void:
 	_add_button(_texts.text("Cancel"), "_on_cancel")
 
 
+## Asks for the code that the browser shows; null if the player does not type one.
 func finish_code(sign_in, attempts_left) -> Variant:
 	_asking = sign_in
 	_show(_texts.text("Type the six letters that the sign-in page shows."))
@@ -107,7 +112,7 @@ func finish_code(sign_in, attempts_left) -> Variant:
 	return typed
 
 
-# True to try again. A cancelled sign-in shows nothing.
+## True to try again. A cancelled sign-in shows nothing.
 func problem(error: GamedClient.GamedError):
 	if error.code == "login_cancelled":
 		return false
@@ -119,7 +124,7 @@ func problem(error: GamedClient.GamedError):
 	return again
 
 
-# The sign-in is over, with or without a session.
+## The sign-in is over, with or without a session.
 func ended() -> void:
 	_asking = null
 	_shade.hide()

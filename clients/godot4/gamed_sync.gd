@@ -1,25 +1,28 @@
-# Offline play for gamed.gd: a game saves to this device, and the client sends the saves when it can. Copy it beside it.
-#
-#     const Sync = preload("res://gamed_sync.gd")
-#     var saves = Sync.new(client)                        # needs no network, and for the first saves no sign-in
-#     saves.changed.connect(_on_save_changed)             # with the status of a slot that has changed
-#     saves.run()                                         # sends and loads when it can, until close()
-#     await saves.ready()                                 # until the server has answered: at most 5 s
-#     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
-#     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
-#     for conflict in saves.conflicts():                  # both sides have changed: the player chooses
-#         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
-#
-# A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
-# the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
-#
-# Functions that ask the server (pump, run, theirs, base, keep_theirs), other_players and adopt are coroutines; all
-# others return at once.
-# One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
+## Offline play for gamed.gd: a game saves to this device, and the client sends the saves when it can. Copy it beside
+## it.
+##
+## [codeblock]
+##     const Sync = preload("res://gamed_sync.gd")
+##     var saves = Sync.new(client)                        # needs no network, and for the first saves no sign-in
+##     saves.changed.connect(_on_save_changed)             # with the status of a slot that has changed
+##     saves.run()                                         # sends and loads when it can, until close()
+##     await saves.ready()                                 # until the server has answered: at most 5 s
+##     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
+##     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
+##     for conflict in saves.conflicts():                  # both sides have changed: the player chooses
+##         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
+## [/codeblock]
+##
+## A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
+## the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
+##
+## Functions that ask the server (pump, run, theirs, base, keep_theirs), other_players and adopt are coroutines; all
+## others return at once.
+## One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 extends RefCounted
 
-signal changed(status)  # while `run` runs: a slot that has changed since the last report to the game
-signal trouble_changed(trouble)  # GamedError or null: for a sign that says "offline"
+signal changed(status)  ## while `run` runs: a slot that has changed since the last report to the game
+signal trouble_changed(trouble)  ## GamedError or null: for a sign that says "offline"
 
 const GamedClient = preload("gamed.gd")
 const GamedError = GamedClient.GamedError
@@ -30,11 +33,11 @@ const SaveInfo = GamedClient.SaveInfo
 const Platform = GamedClient.Platform
 
 const FORMAT = 1
-const UNOWNED = "not.signed.in"  # the folder of saves before the first sign-in on this device; it belongs to no player
-const WAIT_SECONDS = 25  # the server holds a request for changes this long, at most
-const AGAIN_SECONDS = 300.0  # a refused write is tried again after this, unless the server names a time
-const PAGE_VERSIONS = 32  # the server limits the rate of larger requests
-const STEPS = 4  # one pump sends a slot this often, at most, if the game keeps changing it
+const UNOWNED = "not.signed.in"  ## the folder of saves before the first sign-in on this device; it belongs to no player
+const WAIT_SECONDS = 25  ## the server holds a request for changes this long, at most
+const AGAIN_SECONDS = 300.0  ## a refused write is tried again after this, unless the server names a time
+const PAGE_VERSIONS = 32  ## the server limits the rate of larger requests
+const STEPS = 4  ## one pump sends a slot this often, at most, if the game keeps changing it
 
 const UNKNOWN = "unknown"
 const IN_STEP = "in_step"
@@ -43,7 +46,7 @@ const NEWER = "newer"
 const CONFLICT = "conflict"
 const REFUSED = "refused"
 
-# Errors that end a pump: they concern the server, the player or this device's disk, not one slot.
+## Errors that end a pump: they concern the server, the player or this device's disk, not one slot.
 const HALTING = [
 	"Unreachable",
 	"Busy",
@@ -56,9 +59,9 @@ const HALTING = [
 	"InUse"
 ]
 
-var player_id: String = ""
-var trouble: GamedError = null  # the error of the last pump; null if it succeeded
-var flaw: GamedError = null  # SignInRequired, InUse or LocalDamaged: every call fails with it
+var player_id: String = ""  ## The player whose saves these are; empty before the first sign-in.
+var trouble: GamedError = null  ## the error of the last pump; null if it succeeded
+var flaw: GamedError = null  ## SignInRequired, InUse or LocalDamaged: every call fails with it
 
 var _client: GamedClient
 var _place: String = ""
@@ -193,7 +196,7 @@ func _own() -> GamedError:
 	return error
 
 
-# Lets another process have the folder. What is pending stays pending.
+## Lets another process have the folder. What is pending stays pending.
 func close() -> void:
 	_closed = true
 	stop()
@@ -624,17 +627,18 @@ class Store:
 # --- What a game sees -------------------------------------------------------------------------------------------------
 
 
-# Both sides have changed since `base`. The client sends nothing of the slot until the player has chosen; the game may
-# continue.
+## Both sides have changed since `base`. The client sends nothing of the slot until the player has chosen; the game may
+## continue.
 class SyncConflict:
 	extends RefCounted
 
-	var slot: String = ""
-	# changed; deleted: at the server; lost: the server does not know this save (erased, or restored from an old backup)
+	var slot: String = ""  ## The slot in which both sides have changed.
+	## changed; deleted: at the server; lost: the server does not know this save (erased, or restored from an old
+	## backup)
 	var reason: String = ""
-	var base_info = null
-	var current = null
-	var copy = null  # this device's refused version, which the server keeps beside the current one
+	var base_info = null  ## The version that both sides have changed; null if the slot was empty.
+	var current = null  ## The server's version; null if deleted or lost.
+	var copy = null  ## this device's refused version, which the server keeps beside the current one
 	var _sync
 
 	func _init(owner, the_slot: String, dispute: Dictionary):
@@ -645,26 +649,27 @@ class SyncConflict:
 		current = dispute["current"]
 		copy = dispute["copy"]
 
-	# This device's present version: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
+	## This device's present version: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
 	func mine() -> Result:
 		return _sync._side(slot, _sync._record(slot)["local"])
 
-	# The server's version; null: deleted, or lost. A coroutine: it fetches bytes that have not arrived.
+	## The server's version; null: deleted, or lost. A coroutine: it fetches bytes that have not arrived.
 	func theirs() -> Result:
 		return await _sync._side_fetched(slot, current)
 
-	# The version that both started from; null if there was none, or the server does not have it any more. A coroutine.
+	## The version that both started from; null if there was none, or the server does not have it any more. A coroutine.
 	func base() -> Result:
 		var side = await _sync._side_fetched(slot, base_info)
 		return Result.ok() if side.error else side
 
-	# Replaces the server's version by this device's; theirs stays in the server's history.
+	## Replaces the server's version by this device's; theirs stays in the server's history.
 	func keep_mine() -> Result:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_mine(over.value))
 
-	# Continues from the server's version: `read` it. This device's side stays at the server as a conflict copy, for which
-	# the next pump sends the bytes that the game has saved since the conflict began, and here, as `dropped`. A coroutine.
+	## Continues from the server's version: `read` it. This device's side stays at the server as a conflict copy, for
+	## which the next pump sends the bytes that the game has saved since the conflict began, and here, as `dropped`. A
+	## coroutine.
 	func keep_theirs() -> Result:
 		var side = await theirs()
 		if side.error:
@@ -672,7 +677,7 @@ class SyncConflict:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_theirs(over.value))
 
-	# Continues from new bytes, in which the game has merged both.
+	## Continues from new bytes, in which the game has merged both.
 	func merged(data, meta = null) -> Result:
 		var over = _sync._over(self)
 		if over.error:
@@ -688,9 +693,9 @@ class SyncConflict:
 		return [slot, reason, base_info, current, copy]
 
 
-# Waits for the first pump, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
-# call it after `run` was started and before the first `read`. false: this device was never online with this player;
-# `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
+## Waits for the first pump, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
+## call it after `run` was started and before the first `read`. false: this device was never online with this player;
+## `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
 func ready(within: float = 5.0) -> bool:
 	var end = Time.get_ticks_msec() + within * 1000
 	await Platform.frame()
@@ -726,29 +731,29 @@ static func _ends(error: GamedError) -> bool:
 # --- The game's side: this device only, no network --------------------------------------------------------------------
 
 
-# The newest bytes of this device: Result of {"etag", "data", "content_type", "meta"}; the game's next write is based on
-# them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
-# LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
-# device's side.
+## The newest bytes of this device: Result of {"etag", "data", "content_type", "meta"}; the game's next write is based
+## on them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
+## LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
+## device's side.
 func read(slot) -> Result:
 	return _look(slot, true)
 
 
-# The same bytes, but the next write is not based on them: for a preview, or a copy elsewhere.
+## The same bytes, but the next write is not based on them: for a preview, or a copy elsewhere.
 func peek(slot) -> Result:
 	return _look(slot, false)
 
 
-# Writes to this device's disk, on top of the version that the game last read or wrote here. The next pump sends the
-# bytes; newer ones replace older ones that were not sent yet. `data`: bytes, or a text.
+## Writes to this device's disk, on top of the version that the game last read or wrote here. The next pump sends the
+## bytes; newer ones replace older ones that were not sent yet. `data`: bytes, or a text.
 func write(slot, data, meta = null, content_type: String = "application/octet-stream") -> Result:
 	var local = _local(slot, data, meta, content_type)
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
 
-# Deletes the version that the game last read or wrote; the server can restore it for a while. If another device has
-# saved a newer one, it is a conflict. With `including_newer` that one is deleted, too: only for a player who has seen
-# it. Error: NotKnown before the first list, unless the game has written this slot here.
+## Deletes the version that the game last read or wrote; the server can restore it for a while. If another device has
+## saved a newer one, it is a conflict. With `including_newer` that one is deleted, too: only for a player who has seen
+## it. Error: NotKnown before the first list, unless the game has written this slot here.
 func delete(slot, including_newer: bool = false) -> Result:
 	var named = GamedClient.path_of(slot)
 	if named.error:
@@ -759,7 +764,7 @@ func delete(slot, including_newer: bool = false) -> Result:
 	return _answer(Record.removed_here(record, including_newer))
 
 
-# Every slot that holds something, or waits for something: a list as of `status`.
+## Every slot that holds something, or waits for something: a list as of `status`.
 func slots() -> Array:
 	var found = []
 	for slot in _known():
@@ -768,12 +773,12 @@ func slots() -> Array:
 	return found
 
 
-# One slot, for a menu: {"slot", "state", "size", "meta", "modified", "copies", "problem"}.
-# state: unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
-# gives what came from elsewhere; conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes
-# are kept here.
-# size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
-# that lost a conflict, of any device: restore or dismiss them.
+## One slot, for a menu: {"slot", "state", "size", "meta", "modified", "copies", "problem"}.
+## state: unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
+## gives what came from elsewhere; conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes
+## are kept here.
+## size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
+## that lost a conflict, of any device: restore or dismiss them.
 func status(slot: String) -> Dictionary:
 	var record = _record(slot)
 	var problem = _problems.get(slot)
@@ -790,7 +795,7 @@ func status(slot: String) -> Dictionary:
 	}
 
 
-# The slots in which the player has to choose: a list of SyncConflict.
+## The slots in which the player has to choose: a list of SyncConflict.
 func conflicts() -> Array:
 	var found = []
 	for slot in _known():
@@ -799,16 +804,16 @@ func conflicts() -> Array:
 	return found
 
 
-# The bytes that were last replaced on this device by the server's version or a delete, so that the player can undo it.
+## The bytes that were last replaced on this device by the server's version or a delete, so that the player can undo it.
 func dropped(slot: String) -> Result:
 	return _side(slot, _record(slot)["dropped"])
 
 
-# The other players of this server whose saves are on this device, to ask the player before `adopt`: Result of a list
-# of {"player_id", "name", "modified", "saves"}. They are of another person, or of this one, whom a server that was set
-# up anew has given another id. name: at the last sign-in here, or null; modified: that of the newest save; saves: a
-# list of {"slot", "size", "meta", "modified"}, without what the player has as well or has adopted. A player whose saves
-# another process has open is left out. A coroutine.
+## The other players of this server whose saves are on this device, to ask the player before `adopt`: Result of a list
+## of {"player_id", "name", "modified", "saves"}. They are of another person, or of this one, whom a server that was set
+## up anew has given another id. name: at the last sign-in here, or null; modified: that of the newest save; saves: a
+## list of {"slot", "size", "meta", "modified"}, without what the player has as well or has adopted. A player whose
+## saves another process has open is left out. A coroutine.
 func other_players() -> Result:
 	await Platform.frame()
 	if flaw or _closed:
@@ -833,11 +838,11 @@ func other_players() -> Result:
 	return Result.ok(found)
 
 
-# Copies saves of another player, all that `other_players` lists or `slots`, to this one: Result of a list of the slots
-# that were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
-# `newer` until `read` gives it, and a write of the game meanwhile does not replace it. The next pump sends those whose
-# slot is empty at the server; elsewhere a conflict follows the `read`. A slot with something pending or a conflict is
-# left out: call it again later. The other player's saves stay here. A coroutine.
+## Copies saves of another player, all that `other_players` lists or `slots`, to this one: Result of a list of the slots
+## that were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
+## `newer` until `read` gives it, and a write of the game meanwhile does not replace it. The next pump sends those whose
+## slot is empty at the server; elsewhere a conflict follows the `read`. A slot with something pending or a conflict is
+## left out: call it again later. The other player's saves stay here. A coroutine.
 func adopt(id: String, slots = null) -> Result:
 	await Platform.frame()
 	if flaw or _closed or player_id == "":
@@ -1106,17 +1111,17 @@ func _known() -> Array:
 # --- The server's side ------------------------------------------------------------------------------------------------
 
 
-# Asks for changes, sends pending writes, fetches newer versions. Result of a list of statuses of changed slots. Its
-# error concerns the server or the player (Unreachable, SignInRequired, ...); one of a single slot is in its status. A
-# failure, or the end of the process, loses nothing: call it again.
+## Asks for changes, sends pending writes, fetches newer versions. Result of a list of statuses of changed slots. Its
+## error concerns the server or the player (Unreachable, SignInRequired, ...); one of a single slot is in its status. A
+## failure, or the end of the process, loses nothing: call it again.
 func pump() -> Result:
 	var error = await _tried()
 	return Result.failed(error) if error else Result.ok(_news())
 
 
-# Pumps when the server or the game has changes, until `stop` or `close`, and emits `changed`. Ends with SignInRequired,
-# PlayerBlocked or InUse, because waiting does not help; call it again after a sign-in. After other errors it tries
-# again, and `trouble` has the error meanwhile.
+## Pumps when the server or the game has changes, until `stop` or `close`, and emits `changed`. Ends with
+## SignInRequired, PlayerBlocked or InUse, because waiting does not help; call it again after a sign-in. After other
+## errors it tries again, and `trouble` has the error meanwhile.
 func run() -> Result:
 	var _me = self
 	_round += 1
@@ -1146,7 +1151,7 @@ func run() -> Result:
 	return Result.ok()
 
 
-# Ends `run`, soon; other processes still cannot open the saves.
+## Ends `run`, soon; other processes still cannot open the saves.
 func stop() -> void:
 	_round += 1
 	_end_run()

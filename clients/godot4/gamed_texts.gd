@@ -1,9 +1,11 @@
-# The texts of gamed_dialog.gd and of errors, in the languages of a server's pages, for dialogs of a game as well.
-#
-#     var texts = Texts.new(client.language())
-#     label.text = texts.text("Sign in with {provider}", {"provider": provider["label"]})
-#
-# A text is called by its English form, and stays English where it has no translation.
+## The texts of gamed_dialog.gd and of errors, in the languages of a server's pages, for dialogs of a game as well.
+##
+## [codeblock]
+##     var texts = Texts.new(client.language())
+##     label.text = texts.text("Sign in with {provider}", {"provider": provider["label"]})
+## [/codeblock]
+##
+## A text is called by its English form, and stays English where it has no translation.
 extends RefCounted
 
 # gdlint: disable=max-line-length
@@ -143,11 +145,12 @@ func _init(tag: String):
 		rest = rest.substr(0, max(0, rest.rfind("-")))
 
 
+## Whether the language is written from right to left.
 func is_right_to_left() -> bool:
 	return _language in RIGHT_TO_LEFT
 
 
-# True if all letters are those of ISO 8859-1, which every font has.
+## True if all letters are those of ISO 8859-1, which every font has.
 func is_latin() -> bool:
 	for english in TEXTS:
 		var found = _translated(english)
@@ -157,7 +160,7 @@ func is_latin() -> bool:
 	return true
 
 
-# Returns a text of the dialogs with its values.
+## Returns a text of the dialogs with its values.
 func text(english: String, values: Dictionary = {}) -> String:
 	var found = _translated(english)
 	if found == "":
@@ -167,7 +170,7 @@ func text(english: String, values: Dictionary = {}) -> String:
 	return found
 
 
-# Returns what the player reads of an error; its English detail, if there is no other text.
+## Returns what the player reads of an error; its English detail, if there is no other text.
 func problem(error) -> String:
 	var said = ""
 	for line in PROBLEMS.get(error.code, [""]):

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
+from xml.etree import ElementTree
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.godot3.tests import scripts
-from clients.godot4.tests.engine import FOLDER, check_libraries
+from clients.godot4.tests.engine import FOLDER, check_libraries, godot4
+from tests.support.folders import unused_path
 
 CLIENTS = Path(__file__).parents[2]
 FILES = (
@@ -22,6 +25,26 @@ FILES = (
     "driver.gd",
     "example.gd",
 )
+HELP = (
+    "gamed.gd",
+    *(f"gamed.gd.{name}" for name in ("Credential", "GamedError", "Origin", "Result", "SaveInfo", "SignIn")),
+    "gamed_assets.gd",
+    "gamed_assets.gd.Manifest",
+    "gamed_autoload.gd",
+    "gamed_dialog.gd",
+    "gamed_sync.gd",
+    "gamed_sync.gd.SyncConflict",
+    "gamed_texts.gd",
+)
+"""The pages of the editor's help about what games use."""
+INNER = {
+    ("gamed.gd.Credential", "name_of"),
+    ("gamed.gd.Credential", "to_json"),
+    ("gamed.gd.Origin", "authority"),
+    ("gamed.gd.Origin", "path_of"),
+    *(("gamed.gd.Result", name) for name in ("failed", "ok", "wrong")),
+}
+"""Functions between the files of the client."""
 DECLARED = re.compile(r"^(?P<indent>\t*)(?P<kind>class|func|static func|signal|const|var) (?P<rest>.*)$")
 
 
@@ -78,6 +101,33 @@ class Godot4(SynchronousTestCase):
         for name in FILES:
             text = (CLIENTS / "godot4" / name).read_text("utf-8")
             self.assertEqual(re.findall(gone, text), [], name)
+
+
+class EditorHelp(SynchronousTestCase):
+    def test_every_call(self) -> None:
+        """The editor's help has a text for each class, function, signal and variable that a game uses."""
+        project, pages = unused_path(self), unused_path(self)
+        for folder in (project, pages):
+            folder.mkdir()
+        for name in ("project.godot", *FILES):
+            copy(CLIENTS / "godot4" / name, project)
+        command = [godot4(), "--headless", "--path", str(project), "--doctool", str(pages), "--gdscript-docs", "res://"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=100, check=True)
+        found, missing = 0, []
+        for page in HELP:
+            root = ElementTree.parse(pages / f"{page}.xml").getroot()
+            if not (root.findtext("brief_description") or "").strip():
+                missing.append(page)
+            for kind in ("methods/method", "signals/signal", "members/member"):
+                for each in root.findall(kind):
+                    name = each.get("name") or ""
+                    if name.startswith("_") or (page, name) in INNER:
+                        continue
+                    found += 1
+                    if not (each.findtext("description") or each.text or "").strip():
+                        missing.append(f"{page}: {name}")
+        self.assertEqual(missing, [])
+        self.assertGreater(found, 100)
 
 
 class Engine(SynchronousTestCase):
