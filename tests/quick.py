@@ -106,6 +106,7 @@ ROWS = {
     ),
     "clients/packaging": "clients.packaging",
     "clients/build": "clients.packaging",
+    "clients/project.json": "clients.packaging",
     "clients/texts.py": "clients.packaging clients.js tests.pages",
     "clients/python": f"{PYTHON_CLIENT} tests.support.python_client",
     "debian": "tests.packaging.test_release tests.packaging.test_licences",

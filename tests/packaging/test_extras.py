@@ -34,6 +34,7 @@ PROGRAMS = {
     "py-spy": ("bench",),
     "ruff": ("dev",),
     "setuptools": ("clients", "dev"),
+    "twine": ("clients",),
     "uvloop": ("bench",),
     "wheel": ("clients", "dev"),
 }

@@ -115,7 +115,7 @@ class Bundlers(SynchronousTestCase):
         return found[0]
 
     def test_size(self) -> None:
-        """What a page loads stays small: no comment of the sources is in it."""
+        """A page loads a small file, without the comments of the sources."""
         bundle = self.bundled(
             "webpack", "size", 'import * as part from "@gamed/client"\nconsole.log(part)\n'
         ).read_bytes()

@@ -1,4 +1,4 @@
-"""What every package states about the project: its author and its addresses, from `clients/project.json`."""
+"""The author and the addresses that every package states, from `clients/project.json`."""
 
 import json
 import re
