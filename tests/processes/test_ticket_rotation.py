@@ -14,7 +14,7 @@ from tests.processes.cases import SharedCase
 from tests.processes.wire import KeptConnection, bearer, json_request
 from tests.support.covers import covers
 from tests.support.stores import now_ms, store_of
-from tests.tickets.fixtures import parts, verified
+from tests.tickets.tokens import parts, verified
 
 SECRET = "m" * 40
 UNTIL_USED_MS, LOAD_SECONDS = 1500, 4.0

@@ -1,15 +1,11 @@
-"""A ticket service over real databases and keys, with a clock that a test sets, and tools that forge tickets."""
+"""A ticket service over real databases and keys, with a clock that a test sets."""
 
-import json
-from base64 import urlsafe_b64decode
 from collections.abc import Mapping
-from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec.structs import replace
 
 from gamed.config.model import AuthLimits, Config, SessionLifetimes, TicketAudience
-from gamed.crypto import Secret, base64url
+from gamed.crypto import Secret
 from gamed.http.background import ShieldedTasks
 from gamed.players import tables as player_tables
 from gamed.sessions.routes import SessionRoutes
@@ -90,28 +86,3 @@ class TicketCase(SessionTestCase):
                 lambda connection: player_tables.set_display_name(connection, sealer, player_id, name)
             )
         )
-
-
-def parts(ticket: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the claims of a ticket, not verified."""
-    first, second, _ = ticket.split(".")
-    return json.loads(decoded(first)), json.loads(decoded(second))
-
-
-def decoded(part: str) -> bytes:
-    return urlsafe_b64decode(part + "=" * (-len(part) % 4))
-
-
-def verified(ticket: str, keys: list[dict[str, str]]) -> dict[str, Any]:
-    """Return the claims after verifying the signature with cryptography alone; raise InvalidSignature."""
-    header, claims = parts(ticket)
-    [key] = [key for key in keys if key["kid"] == header["kid"]]
-    signed, _, signature = ticket.rpartition(".")
-    Ed25519PublicKey.from_public_bytes(decoded(key["x"])).verify(decoded(signature), signed.encode())
-    return claims
-
-
-def sign(header: Mapping[str, object], claims: Mapping[str, object], key: Ed25519PrivateKey) -> str:
-    """Return a token that is signed by Ed25519, whatever its header says."""
-    signed = ".".join(base64url(json.dumps(part).encode()) for part in (header, claims))
-    return f"{signed}.{base64url(key.sign(signed.encode()))}"

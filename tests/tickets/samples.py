@@ -20,7 +20,7 @@ from tests.e2e.cases import ServiceCase
 from tests.e2e.client import gamed
 from tests.support.stores import MASTER_KEY, POSTGRESQL
 from tests.test_spec import ROOT
-from tests.tickets.fixtures import decoded, parts, sign
+from tests.tickets.tokens import decoded, parts, sign
 
 SAMPLES = ROOT / "examples" / "tickets"
 SECRET = "m" * 40

@@ -26,10 +26,8 @@ from tests.tickets.fixtures import (
     MATCH_SECRET,
     TICKETS,
     TicketCase,
-    decoded,
-    parts,
-    sign,
 )
+from tests.tickets.tokens import decoded, parts, sign
 
 REQUESTS = 10_000
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))

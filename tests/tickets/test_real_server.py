@@ -9,8 +9,9 @@ from tests.contract.document import Operation, operations
 from tests.e2e.client import gamed, write_game
 from tests.e2e.wire import Answer
 from tests.support.covers import covers
-from tests.tickets.fixtures import CHECK, INTROSPECT, KEYS, MATCH, TICKETS, parts
+from tests.tickets.fixtures import CHECK, INTROSPECT, KEYS, MATCH, TICKETS
 from tests.tickets.samples import SECRET, SampleCase
+from tests.tickets.tokens import parts
 
 COOKIES = ("ga", "gn", "gr", "gl")
 """The cookies of the account's pages, which the owner's page has, too, and of sign-ins."""

@@ -26,9 +26,8 @@ from tests.tickets.fixtures import (
     PLAIN,
     TICKETS,
     TicketCase,
-    parts,
-    verified,
 )
+from tests.tickets.tokens import parts, verified
 
 NOW = NOW_MS // 1000
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Bearer {MATCH_SECRET}"}
