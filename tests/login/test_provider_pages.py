@@ -27,8 +27,8 @@ from tests.support.stores import contents
 class RecordingProvider(WatchedProvider):
     """A provider that remembers every token that it issued."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
         self.given: list[str] = []
 
     def discord_tokens(self, grant: Grant) -> dict[str, Any]:
