@@ -8,7 +8,7 @@ from shutil import which
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.godot3.tests import test_readme
-from clients.godot3.tests.addon import AddonGame, edited
+from clients.godot3.tests.addon import TRIES, AddonGame, edited
 
 NEEDED = ("godot3", "Xvfb")
 """The editor, which opens a window, and a display without a screen."""
@@ -22,13 +22,18 @@ enabled=PoolStringArray( "switch" )
 @contextmanager
 def display() -> Iterator[str]:
     """Run a display with a free number; yield its name."""
-    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x800x24"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as xvfb:
-        try:
-            assert xvfb.stdout
-            yield f":{xvfb.stdout.readline().strip()}"
-        finally:
-            xvfb.terminate()
+    # Without -noreset it refuses connections for a moment after the last one, as of an editor that has ended.
+    command = ["Xvfb", "-displayfd", "1", "-noreset", "-screen", "0", "1280x800x24"]
+    for _ in range(TRIES):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as xvfb:
+            try:
+                assert xvfb.stdout
+                if number := xvfb.stdout.readline().strip():  # none if another one took its number meanwhile
+                    yield f":{number}"
+                    return
+            finally:
+                xvfb.terminate()
+    raise AssertionError("Xvfb does not start")
 
 
 class Addon(AddonGame, SynchronousTestCase):
