@@ -84,7 +84,10 @@ namespace Gamed
         static HttpRequestMessage MessageOf(GamedRequest request, Action sent)
         {
             var message = new HttpRequestMessage(new HttpMethod(request.Method), request.Url);
-            message.Headers.ExpectContinue = false;
+            // HttpClient fails to send a body to a server that has refused it and ends the connection, and loses the
+            // response. It has to wait for 100 Continue (RFC 9110, 10.1.1), at most a second, before it sends a body
+            // that the server would not read whole.
+            message.Headers.ExpectContinue = request.Body != null && request.Body.Length > Upload.Part;
             byte[] body = request.Body ?? (request.Method == "GET" || request.Method == "HEAD" ? null : new byte[0]);
             if (body != null)
                 message.Content = new Upload(body, sent);
@@ -108,7 +111,7 @@ namespace Gamed
         /// <summary>A body that reports each sent part.</summary>
         sealed class Upload : HttpContent
         {
-            const int Part = 1 << 16;
+            internal const int Part = 1 << 16;
 
             readonly byte[] data;
             readonly Action sent;
