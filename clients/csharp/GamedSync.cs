@@ -1368,6 +1368,12 @@ namespace Gamed
             return InTurn(() => StatusOf(slot));
         }
 
+        /// <summary>Ends once all earlier calls have ended: their saves are on the disk.</summary>
+        internal Task WrittenAsync()
+        {
+            return InTurn(() => true);
+        }
+
         /// <summary>Lists the conflicts in which the player has to choose.</summary>
         public Task<IList<SyncConflict>> ConflictsAsync()
         {

@@ -32,6 +32,10 @@ class Unity(SynchronousTestCase):
         """A save of another device is shown as a conflict on the main thread, and the player's choice is stored."""
         self.scene("Disagrees")
 
+    def test_quit(self) -> None:
+        """Saves of the last moment are on the disk before the app pauses or ends."""
+        self.scene("Quits")
+
     def test_code(self) -> None:
         """On a phone without a return address the player types the code into the dialog."""
         self.scene("Types")

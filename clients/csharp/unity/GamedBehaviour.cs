@@ -88,6 +88,9 @@ namespace Gamed
         [SerializeField] GamedTextEvent onChanged = new GamedTextEvent();
         [SerializeField] GamedTextEvent onConflict = new GamedTextEvent();
 
+        /// <summary>The longest time that the end of the game waits for the disk.</summary>
+        const int LastMilliseconds = 5000;
+
         readonly CancellationTokenSource leaving = new CancellationTokenSource();
         SynchronizationContext main;
         int mainThread;
@@ -96,6 +99,7 @@ namespace Gamed
         Sync sync;
         Task watching = Wire.Done;
         CancellationTokenSource closing;
+        bool quitting;
 
         /// <summary>Raised once there is a session; a script may load and save.</summary>
         public event Action SignedIn;
@@ -291,10 +295,27 @@ namespace Gamed
             Application.deepLinkActivated -= Returned;
         }
 
+        /// <summary>Waits for the disk, because a phone may end a paused app.</summary>
+        void OnApplicationPause(bool paused)
+        {
+            if (paused && sync != null)
+                Task.WaitAny(new[] { sync.WrittenAsync() }, LastMilliseconds);
+        }
+
+        /// <summary>Waits for the disk. Other objects may save after this one; Unity destroys the objects once all of
+        /// them have had this call.</summary>
+        void OnApplicationQuit()
+        {
+            quitting = true;
+            OnApplicationPause(true);
+        }
+
         void OnDestroy()
         {
             leaving.Cancel();
-            if (sync != null)
+            if (sync != null && quitting)                         // the engine need not wait for a thread
+                Task.WaitAny(new[] { sync.CloseAsync() }, LastMilliseconds);
+            else if (sync != null)
                 sync.Dispose();                                   // in the background: no frame waits for the disk
             sync = null;
         }

@@ -159,6 +159,24 @@ static class Scene
         Stage.Destroy(desk.gameObject);
     }
 
+    /// <summary>Saves of the last moment are on the disk when the app pauses or has quit, without another frame.</summary>
+    public static void Quits()
+    {
+        Start("desk");
+        Task<bool> signIn = gamed.SignInAsync();
+        Browse();
+        Expect(Wait(signIn), "signed in");
+        GamedClient client = gamed.Client;
+        Task paused = gamed.SaveAsync("paused", new byte[16 << 20]);
+        Stage.Pause(scene);
+        Expect(paused.IsCompleted, "on the disk before the pause");
+        Task quit = gamed.SaveAsync("quit", new byte[16 << 20]);
+        Stage.Quit(scene);
+        Expect(quit.IsCompleted, "on the disk before the end");
+        using (Sync next = Sync.OpenAsync(client).Result)
+            Expect(next.PeekAsync("quit").Result.Data.Length == 16 << 20, "kept");
+    }
+
     /// <summary>The player first types a text that cannot be a code, then the code.</summary>
     public static void Types()
     {

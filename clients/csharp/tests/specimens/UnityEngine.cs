@@ -332,6 +332,25 @@ namespace UnityEngine
             }
         }
 
+        /// <summary>The game quits: every object is asked first, then destroyed; no frame follows.</summary>
+        public static void Quit(GameObject scene)
+        {
+            Tell(scene, "OnApplicationQuit");
+            Destroy(scene);
+        }
+
+        /// <summary>The system puts the app into the background, where it may end it.</summary>
+        public static void Pause(GameObject scene)
+        {
+            Tell(scene, "OnApplicationPause", true);
+        }
+
+        static void Tell(GameObject scene, string message, params object[] arguments)
+        {
+            foreach (MonoBehaviour each in scene.Components)
+                Call(each, message, arguments);
+        }
+
         public static void Destroy(GameObject gone)
         {
             foreach (MonoBehaviour each in gone.Components)
@@ -341,11 +360,11 @@ namespace UnityEngine
             }
         }
 
-        internal static void Call(MonoBehaviour each, string message)
+        internal static void Call(MonoBehaviour each, string message, params object[] arguments)
         {
             MethodInfo method = each.GetType().GetMethod(message, BindingFlags.Instance | BindingFlags.NonPublic);
             if (method != null)
-                method.Invoke(each, null);
+                method.Invoke(each, arguments);
         }
 
         internal static void NeedMain()
