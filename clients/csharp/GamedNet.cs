@@ -551,11 +551,12 @@ namespace Gamed
     public sealed partial class Sync
     {
         /// <summary>The loop of Start or RunAsync has found a slot changed, here or at the server. Raised on a thread
-        /// of the pool; the loop continues after the handlers, and ends with an exception of theirs.</summary>
+        /// of the pool; the loop continues after the handlers. An exception of theirs does not end it: a thread of the
+        /// pool throws it.</summary>
         public event EventHandler<SlotChangedEventArgs> Changed;
 
         /// <summary>The code of Problem has changed: for a display that says "offline". Raised on a thread of the
-        /// pool.</summary>
+        /// pool, but not for the end of this Sync. An exception of a handler is thrown on a thread of the pool.</summary>
         public event EventHandler<ProblemChangedEventArgs> ProblemChanged;
 
         partial void OnChanged(SyncStatus status)

@@ -23,6 +23,7 @@ using System.Diagnostics;
 using System.Globalization;
 using System.IO;
 using System.Linq;
+using System.Runtime.ExceptionServices;
 using System.Text;
 using System.Text.RegularExpressions;
 using System.Threading;
@@ -1046,7 +1047,7 @@ namespace Gamed
         /// game, nor while a request waits for the network.</summary>
         readonly object gate = new object();
 
-        /// <summary>Held for the state of the loop of Start: the next five members.</summary>
+        /// <summary>Held for the state of the loop of Start, and for `told`.</summary>
         readonly object loop = new object();
 
         readonly object turn = new object();
@@ -1086,6 +1087,10 @@ namespace Gamed
         Dictionary<string, string> reported;
         volatile string cursor;
         volatile GamedError lastProblem;
+
+        /// <summary>The Problem that the game was told last.</summary>
+        GamedError told;
+
         volatile bool closed;
 
         /// <summary>The whole list whose pages are arriving.</summary>
@@ -1185,12 +1190,25 @@ namespace Gamed
         /// <summary>Releases the folder for other processes after all earlier calls. Ends a wait at the server. After
         /// Start it waits at most `within` seconds until pending saves are sent, or until the server cannot be reached;
         /// the others stay pending.</summary>
-        public async Task CloseAsync(double within = 0)
+        public Task CloseAsync(double within = 0)
         {
-            await InTurn(() => true).ConfigureAwait(false);
+            Task written = WrittenAsync();
+            return Task.Run(() => CloseHereAsync(written, within));
+        }
+
+        async Task CloseHereAsync(Task written, double within)
+        {
+            await written.ConfigureAwait(false);
             if (running != null)
                 await UntilAsync(() => NeedsNoLonger, within, CancellationToken.None).ConfigureAwait(false);
-            closing.Cancel();
+            try
+            {
+                closing.Cancel();
+            }
+            catch (AggregateException)
+            {
+                // an exception of a function of the game that heeds the cancel must not keep the folder locked
+            }
             await InTurn(() =>
             {
                 lock (gate)
@@ -1286,7 +1304,6 @@ namespace Gamed
 
         void NoteEnd(GamedError error)
         {
-            GamedError before = lastProblem;
             lock (loop)
             {
                 lastProblem = error;
@@ -1295,7 +1312,36 @@ namespace Gamed
             reached = reached || error == null;
             ended.Ring();
             ended.Clear();
-            OnProblem(before, error);
+        }
+
+        /// <summary>Tells the game about a changed Problem, once it may call SendAsync.</summary>
+        void TellProblem()
+        {
+            GamedError before, now;
+            lock (loop)
+            {
+                before = told;
+                now = lastProblem;
+                if (now != null && now.Code == "closed")  // by the game
+                    return;
+                told = now;
+            }
+            Tell(() => OnProblem(before, now));
+        }
+
+        /// <summary>Calls a function of the game. Its exception must not end the exchange of saves: a thread of the
+        /// pool throws it, as that of a timer's function.</summary>
+        static void Tell(Action call)
+        {
+            try
+            {
+                call();
+            }
+            catch (Exception e)
+            {
+                ExceptionDispatchInfo thrown = ExceptionDispatchInfo.Capture(e);
+                ThreadPool.QueueUserWorkItem(ignored => thrown.Throw());
+            }
         }
 
         // -- the game's side: this device only, no network --
@@ -1817,6 +1863,7 @@ namespace Gamed
 
         async Task SendOnceAsync(CancellationToken cancel)
         {
+            ExceptionDispatchInfo failure = null;
             await sending.WaitAsync(cancel).ConfigureAwait(false);
             try
             {
@@ -1828,12 +1875,15 @@ namespace Gamed
             catch (GamedError error)
             {
                 NoteEnd(error);
-                throw;
+                failure = ExceptionDispatchInfo.Capture(error);
             }
             finally
             {
                 sending.Release();
             }
+            TellProblem();
+            if (failure != null)
+                failure.Throw();
         }
 
         /// <summary>Awaits `work`, which the end of this Sync cancels, too; throws InUseException then.</summary>
@@ -1848,6 +1898,8 @@ namespace Gamed
                 catch (OperationCanceledException)
                 {
                     cancel.ThrowIfCancellationRequested();
+                    if (!closing.IsCancellationRequested)
+                        throw;  // of a function of the game
                     throw Closed();
                 }
         }
@@ -1977,8 +2029,8 @@ namespace Gamed
 
         /// <summary>Calls SendAsync whenever a change is pending here or at the server, until `stop`; calls `changed`
         /// on threads of the pool with each changed status. Throws errors that waiting cannot end:
-        /// SignInRequiredException, PlayerBlockedException, InUseException once this Sync is closed; run it again after
-        /// a sign-in. Other errors are in Problem until a retry succeeds.</summary>
+        /// SignInRequiredException, PlayerBlockedException, InUseException once this Sync is closed, an exception of
+        /// `changed`; run it again after a sign-in. Other errors are in Problem until a retry succeeds.</summary>
         public Task RunAsync(Action<SyncStatus> changed = null,
             CancellationToken stop = default(CancellationToken))
         {
@@ -1989,7 +2041,8 @@ namespace Gamed
 
         /// <summary>Calls RunAsync in the background, until this Sync is closed; an error that ends it earlier is in
         /// Problem. After such an end call it again, once a player has signed in. While it works, a further call only
-        /// replaces `changed`, if it has one.</summary>
+        /// replaces `changed`, if it has one. An exception of `changed` does not end it: a thread of the pool throws
+        /// it.</summary>
         public void Start(Action<SyncStatus> changed = null)
         {
             lock (loop)
@@ -2011,15 +2064,17 @@ namespace Gamed
                 bool failed = false;
                 try
                 {
-                    await RunAsync(status => report(status), closing.Token).ConfigureAwait(false);
+                    await RunAsync(status => Tell(() => report(status)), closing.Token).ConfigureAwait(false);
                 }
                 catch (GamedError)
                 {
                     // the error is in Problem
                 }
-                catch (Exception)
+                catch (Exception e)
                 {
-                    failed = true;  // an error of the game's `changed`, or of this device: the task is not awaited
+                    failed = true;
+                    NoteEnd(new GamedException(new Failure("callback_failed", "The game failed: " + e.Message, e)));
+                    TellProblem();
                 }
                 lock (loop)
                 {
@@ -2044,7 +2099,7 @@ namespace Gamed
                         foreach (SyncStatus status in News())
                         {
                             changed(status);
-                            OnChanged(status);
+                            Tell(() => OnChanged(status));
                         }
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);

@@ -145,6 +145,11 @@ class Rules(ClientCase):
         with gs.Sync(self.client) as sync:
             self.assertEqual(sync.status("auto").size, 32 << 20)
 
+    def test_functions_of_the_game_that_fail(self) -> None:
+        """An exception of the game's own functions leaves the folder free for the next start."""
+        self.assertEqual(self.check("ClosesAnyway", self.folder), "")
+        self.assertEqual(self.check("GivesUp", self.folder), "")
+
     def test_a_cancel_without_a_network(self) -> None:
         """A cancelled sign-in ends, also if the server does not receive the cancel."""
         self.assertEqual(self.check("CancelsAlone", self.folder), "")

@@ -43,6 +43,11 @@ class Today(ClientCase):
         """Dispose returns at once and ends waits at the server."""
         self.assertEqual(self.check("Closes", self.folder), "")
 
+    def test_handlers(self) -> None:
+        """Handlers of events that throw or wait do not stop the exchange, and see no problem at the end."""
+        self.assertEqual(self.check("Handlers", self.folder), "")
+        self.assertEqual(self.check("ClosesQuietly", self.folder), "")
+
     def test_settings_of_the_process(self) -> None:
         """The client does not change the TLS versions of the whole process."""
         self.assertEqual(self.check("LeavesSettings", self.folder), "")

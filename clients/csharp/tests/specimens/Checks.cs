@@ -27,7 +27,7 @@ sealed class Stuck : SynchronizationContext
 sealed class FailingStore : ICredentialStore
 {
     internal string Text;
-    internal bool FailsToRead, FailsToWrite;
+    internal bool FailsToRead, FailsToWrite, GivesUp;
 
     public Task<IDisposable> LockAsync(CancellationToken cancel)
     {
@@ -38,6 +38,8 @@ sealed class FailingStore : ICredentialStore
     {
         if (FailsToRead)
             throw new IOException("in use");
+        if (GivesUp)
+            throw new OperationCanceledException("the engine ends");
         return Text;
     }
 
@@ -672,6 +674,46 @@ static partial class Checks
             Expect(again.ReadAsync("auto").Result.Data[0] == 1, "the next one opens after the end of the first");
         foreach (Task task in new[] { running, pumping })
             Expect(Thrown<InUseException>(() => task.Wait(5000), "a wait of a closed one").Code == "closed", "closed");
+    }
+
+    /// <summary>An exception of a function of the game, called when the Sync is closed, keeps the folder from no
+    /// one.</summary>
+    public static void ClosesAnyway(string folder)
+    {
+        int served = 0;
+        var options = new GamedOptions { Folder = folder, Tries = 1 };
+        options.Send = async (request, cancel) =>
+        {
+            cancel.Register(() => { throw new InvalidOperationException("not on this thread"); });
+            Interlocked.Increment(ref served);
+            await Task.Delay(Timeout.Infinite, cancel);
+            return null;
+        };
+        var client = new GamedClient("http://127.0.0.1:9", options);
+        KeepCredential(client);
+        Sync sync = Sync.OpenAsync(client).Result;
+        Task sending = sync.SendAsync();
+        while (served == 0)
+            Thread.Sleep(10);
+        sync.Dispose();
+        Sync.OpenAsync(client).Result.Dispose();
+        Thrown<InUseException>(() => sending.Wait(5000), "a wait of a closed one");
+    }
+
+    /// <summary>A function of the game that gives up by itself is not the end of the Sync.</summary>
+    public static void GivesUp(string folder)
+    {
+        var store = new FailingStore();
+        var client = new GamedClient("http://127.0.0.1:9", new GamedOptions { Folder = folder, Tries = 1, Store = origin => store });
+        using (Sync sync = Sync.OpenAsync(client).Result)
+        {
+            store.GivesUp = true;
+            Thrown<OperationCanceledException>(() => sync.SendAsync().Wait(5000), "not closed");
+            sync.Start();
+            for (Stopwatch clock = Stopwatch.StartNew(); sync.Problem == null && clock.Elapsed.TotalSeconds < 20;)
+                Thread.Sleep(20);
+            Expect(sync.Problem != null && sync.Problem.Code == "callback_failed", "the loop states its end");
+        }
     }
 
     /// <summary>Begins a write and ends the program.</summary>

@@ -3,8 +3,10 @@
 using System;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
+using System.Diagnostics;
 using System.IO;
 using System.Linq;
+using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
 using Gamed;
@@ -55,6 +57,66 @@ static partial class Checks
             if (wanted(next))
                 return next;
         throw new InvalidOperationException("not raised: " + what);
+    }
+
+    /// <summary>Ends the process although a thread is ending it already: Environment.Exit would wait for it.</summary>
+    [DllImport("libc", EntryPoint = "_exit")]
+    static extern void EndNow(int code);
+
+    /// <summary>A handler may throw, or wait for the Sync: the loop continues, and the exception is seen.</summary>
+    public static void Handlers(string folder)
+    {
+        var failures = new BlockingCollection<string>();
+        AppDomain.CurrentDomain.UnhandledException += (sender, e) =>
+        {
+            failures.Add(((Exception)e.ExceptionObject).Message);
+            Thread.Sleep(Timeout.Infinite);  // the end of the process waits for this
+        };
+        int served = 0;
+        var options = new GamedOptions { Folder = folder, Tries = 1 };
+        options.Send = (request, cancel) =>
+        {
+            Interlocked.Increment(ref served);
+            throw new IOException("offline");
+        };
+        var client = new GamedClient("http://127.0.0.1:9", options);
+        KeepCredential(client);
+        var codes = new BlockingCollection<string>();
+        Sync sync = Sync.OpenAsync(client).Result;
+        sync.ProblemChanged += (sender, e) =>
+        {
+            codes.Add(e.Problem.Code);
+            codes.Add(Thrown<UnreachableException>(() => sync.SendAsync().Wait(20000), "a wait inside").Code);
+            throw new InvalidOperationException("a label");
+        };
+        sync.Start(status => { throw new InvalidOperationException("a list"); });
+        Next(codes, code => code == "unreachable", "the event");
+        Next(codes, code => code == "unreachable", "a wait in its handler");
+        Next(failures, text => text == "a label", "the exception of the handler");
+        sync.WriteAsync("auto", new byte[] { 1 }).Wait();
+        Next(failures, text => text == "a list", "the exception of the function of Start");
+        int before = served;
+        for (Stopwatch clock = Stopwatch.StartNew(); served == before && clock.Elapsed.TotalSeconds < 60;)
+            Thread.Sleep(20);
+        Expect(served > before, "the loop continues");
+        sync.CloseAsync().Wait();
+        EndNow(0);
+    }
+
+    /// <summary>The end of a Sync is no problem to show.</summary>
+    public static void ClosesQuietly(string folder)
+    {
+        int arrived = 0, raised = 0;
+        GamedClient client = To(FarEnd(stream => Interlocked.Increment(ref arrived)), folder, 300);
+        KeepCredential(client);
+        Sync sync = Sync.OpenAsync(client).Result;
+        sync.ProblemChanged += (sender, e) => Interlocked.Increment(ref raised);
+        Task sending = sync.SendAsync();
+        while (arrived == 0)
+            Thread.Sleep(10);
+        sync.DisposeAsync().Wait();
+        Expect(Thrown<InUseException>(() => sending.Wait(5000), "a wait of a closed one").Code == "closed", "closed");
+        Expect(raised == 0, "nothing to show");
     }
 
     /// <summary>Typed answers, events, and progress, with a real server.</summary>
