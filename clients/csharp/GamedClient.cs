@@ -2949,9 +2949,10 @@ namespace Gamed
             {
                 await wire.CallAsync("POST", "/auth/login/cancel", how, CancellationToken.None).ConfigureAwait(false);
             }
-            catch (GamedError)
+            catch (GamedError error)
             {
-                unheard.Cancel();  // the server will not end the wait for the browser
+                if (error.Code != "login_collected")  // else the credentials are on their way
+                    unheard.Cancel();  // the server will not end the wait for the browser
             }
         }
 

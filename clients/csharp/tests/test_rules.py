@@ -154,6 +154,10 @@ class Rules(ClientCase):
         """A cancelled sign-in ends, also if the server does not receive the cancel."""
         self.assertEqual(self.check("CancelsAlone", self.folder), "")
 
+    def test_a_cancel_that_is_too_late(self) -> None:
+        """A sign-in that has succeeded at the server meanwhile also succeeds here."""
+        self.assertEqual(self.check("CancelsLate", self.folder), "")
+
     def test_settings_of_the_process(self) -> None:
         """The client does not change the TLS versions of the whole process."""
         self.assertEqual(self.check("LeavesSettings", self.folder), "")

@@ -724,6 +724,9 @@ static partial class Checks
         sync.Dispose();
     }
 
+    const string LoginStarted = "{\"device_secret\":\"s\",\"expires_in\":600,\"login_url\":\"http://127.0.0.1:9/l\","
+        + "\"login_id\":\"l\",\"poll\":{\"url\":\"http://127.0.0.1:9/poll\",\"max_wait\":25}}";
+
     /// <summary>A sign-in that was cancelled ends, also if the server does not hear of it.</summary>
     public static void CancelsAlone(string folder)
     {
@@ -737,9 +740,7 @@ static partial class Checks
             if (request.Url.EndsWith("/cancel"))
                 throw new IOException("away");
             bool start = request.Url.EndsWith("/auth/login");
-            byte[] body = Encoding.ASCII.GetBytes(!start ? "{\"providers\":[]}" : "{\"device_secret\":\"s\","
-                + "\"expires_in\":600,\"login_url\":\"http://127.0.0.1:9/l\",\"login_id\":\"l\","
-                + "\"poll\":{\"url\":\"http://127.0.0.1:9/poll\",\"max_wait\":25}}");
+            byte[] body = Encoding.ASCII.GetBytes(start ? LoginStarted : "{\"providers\":[]}");
             return new GamedResponse(200, new Dictionary<string, string>
             {
                 { "Gamed-Protocol", "1.0" }, { "Content-Length", body.Length.ToString() },
@@ -751,6 +752,46 @@ static partial class Checks
             Thread.Sleep(10);
         client.CancelSignInAsync().Wait();
         Thrown<LoginCancelledException>(() => waiting.Wait(20000), "cancelled without a network");
+    }
+
+    /// <summary>A cancel that the server refuses, because the sign-in has succeeded, does not lose the
+    /// credentials.</summary>
+    public static void CancelsLate(string folder)
+    {
+        var refused = new TaskCompletionSource<bool>();
+        int polls = 0;
+        var options = new GamedOptions { Folder = folder, TimeoutSeconds = 300 };
+        options.Send = async (request, cancel) =>
+        {
+            object answer = new Dictionary<string, object> { { "providers", new object[0] } };
+            bool late = request.Url.EndsWith("/cancel");
+            if (late)
+                answer = Members("login_collected");
+            else if (request.Url.EndsWith("/poll"))
+            {
+                Interlocked.Increment(ref polls);
+                await refused.Task;
+                await Task.Delay(500, cancel);
+                answer = Complete("gat_1", "grc_1");
+                ((IDictionary<string, object>)answer)["status"] = "complete";
+            }
+            else if (request.Url.EndsWith("/auth/login"))
+                answer = Json.Parse(Encoding.ASCII.GetBytes(LoginStarted));
+            if (late)
+                refused.TrySetResult(true);
+            byte[] body = Encoding.ASCII.GetBytes(Json.Write(answer));
+            return new GamedResponse(late ? 410 : 200, new Dictionary<string, string>
+            {
+                { "Gamed-Protocol", "1.0" }, { "Content-Length", body.Length.ToString() },
+                { "Content-Type", late ? "application/problem+json" : "application/json" },
+            }, new MemoryStream(body));
+        };
+        var client = new GamedClient("http://127.0.0.1:9", options);
+        Task<Credential> waiting = client.SignInAsync(new ConsolePerson(), new SignInOptions { OpenBrowser = url => true });
+        while (polls == 0 && !waiting.IsCompleted)
+            Thread.Sleep(10);
+        client.CancelSignInAsync().Wait();
+        Expect(waiting.Wait(20000) && waiting.Result.PlayerId == "ply_1", "signed in");
     }
 
     /// <summary>The server's certificate is not one that this machine trusts.</summary>
