@@ -248,7 +248,7 @@ static class Face
 
     internal static Task<Manifest> DownloadAsync(Assets assets, string channel)
     {
-        return assets.DownloadAsync(channel, new Progress<AssetProgress>());
+        return assets.DownloadWithProgressAsync(channel, new Progress<AssetProgress>());
     }
 
     internal static Task CloseAsync(Sync sync, double within)

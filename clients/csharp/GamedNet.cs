@@ -18,6 +18,7 @@ using System.IO;
 using System.Linq;
 using System.Net;
 using System.Net.Http;
+using System.Text.RegularExpressions;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -157,18 +158,19 @@ namespace Gamed
 
     public sealed partial class GamedOptions
     {
-        /// <summary>The timeout of each step on the network.</summary>
+        /// <summary>The timeout of each step on the network; Timeout.InfiniteTimeSpan for none.</summary>
         public TimeSpan Timeout
         {
             get { return TimeSpan.FromSeconds(TimeoutSeconds); }
-            set { TimeoutSeconds = value.TotalSeconds; }
+            set { TimeoutSeconds = Typed.Seconds(value); }
         }
 
-        /// <summary>How long to wait for the browser's return before offering a code.</summary>
+        /// <summary>How long to wait for the browser's return before offering a code; Timeout.InfiniteTimeSpan
+        /// offers none.</summary>
         public TimeSpan ReturnTimeout
         {
             get { return TimeSpan.FromSeconds(ReturnSeconds); }
-            set { ReturnSeconds = value.TotalSeconds; }
+            set { ReturnSeconds = Typed.Seconds(value); }
         }
 
         partial void UseToday()
@@ -191,12 +193,23 @@ namespace Gamed
     /// <summary>Values of the protocol's texts.</summary>
     static class Typed
     {
+        /// <summary>The seconds of a time that is not limited: .NET has a negative one for it.</summary>
+        const double Unlimited = 2e6;  // timers of .NET take less than 2 ^ 31 milliseconds
+
+        static readonly Regex Instants = new Regex(@"\A[0-9]{4}-[0-9][0-9]-[0-9][0-9]T");
+
+        internal static double Seconds(TimeSpan time)
+        {
+            return time < TimeSpan.Zero ? Unlimited : Math.Min(time.TotalSeconds, Unlimited);
+        }
+
         /// <summary>Returns an instant (RFC 3339); null for a text that is not one.</summary>
         internal static DateTimeOffset? Time(string text)
         {
             DateTimeOffset time;
-            return DateTimeOffset.TryParse(text, CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal, out time)
-                ? time : (DateTimeOffset?)null;
+            bool parsed = DateTimeOffset.TryParse(text, CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal,
+                out time);
+            return parsed && Instants.IsMatch(text) ? time : (DateTimeOffset?)null;
         }
 
         /// <summary>Returns the value with this name, "in_step" for InStep; the first one for a name that this client
@@ -556,7 +569,8 @@ namespace Gamed
         public event EventHandler<SlotChangedEventArgs> Changed;
 
         /// <summary>The code of Problem has changed: for a display that says "offline". Raised on a thread of the
-        /// pool, but not for the end of this Sync. An exception of a handler is thrown on a thread of the pool.</summary>
+        /// pool, but not for the end of this Sync. An exception of a handler is thrown on a thread of the
+        /// pool.</summary>
         public event EventHandler<ProblemChangedEventArgs> ProblemChanged;
 
         partial void OnChanged(SyncStatus status)
@@ -576,13 +590,13 @@ namespace Gamed
         /// <summary>Waits for the first list: see the form with seconds.</summary>
         public Task<bool> ReadyAsync(TimeSpan within, CancellationToken cancel = default(CancellationToken))
         {
-            return ReadyAsync(within.TotalSeconds, cancel);
+            return ReadyAsync(Typed.Seconds(within), cancel);
         }
 
         /// <summary>Closes: see the form with seconds.</summary>
         public Task CloseAsync(TimeSpan within)
         {
-            return CloseAsync(within.TotalSeconds);
+            return CloseAsync(Typed.Seconds(within));
         }
 
         /// <summary>Closes as Dispose does; ends when it is done. For `await using` of C# 8.</summary>
@@ -609,10 +623,9 @@ namespace Gamed
             return Task.Run(() => Switch());
         }
 
-        /// <summary>Downloads a release: see the form with a function. A Progress reports on the thread that created
-        /// it.</summary>
-        public Task<Manifest> DownloadAsync(string channel, IProgress<AssetProgress> progress, bool verify = false,
-            CancellationToken cancel = default(CancellationToken))
+        /// <summary>Downloads a release: see DownloadAsync. A Progress reports on the thread that created it.</summary>
+        public Task<Manifest> DownloadWithProgressAsync(string channel, IProgress<AssetProgress> progress,
+            bool verify = false, CancellationToken cancel = default(CancellationToken))
         {
             return DownloadAsync(channel, progress == null ? (Action<AssetProgress>)null : progress.Report, verify,
                 cancel);

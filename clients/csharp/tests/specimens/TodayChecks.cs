@@ -46,6 +46,12 @@ static partial class Checks
         Expect(new OtherSave().ModifiedTime == null && new OtherSave { Modified = "now" }.ModifiedTime == null, "none");
         var options = new GamedOptions { Timeout = TimeSpan.FromSeconds(1.5), ReturnTimeout = TimeSpan.FromMinutes(1) };
         Expect(options.TimeoutSeconds == 1.5 && options.ReturnSeconds == 60, "seconds");
+        options = new GamedOptions { Timeout = Timeout.InfiniteTimeSpan, ReturnTimeout = Timeout.InfiniteTimeSpan };
+        Expect(options.TimeoutSeconds > 1e6 && options.ReturnSeconds > 1e6, "no limit");
+        using (var both = new CancellationTokenSource())
+            both.CancelAfter(options.Timeout + TimeSpan.FromMinutes(1));
+        foreach (string text in new[] { "10:30", "March 2026", "1/2/2026", "1.2", "2026-11-21", "", null })
+            Expect(new OtherSave { Modified = text }.ModifiedTime == null, text);
         var busy = new GamedException("busy", "Busy.") { RetryAfter = 2.5 };
         Expect(busy.RetryDelay == TimeSpan.FromSeconds(2.5), "delay");
     }
@@ -142,7 +148,8 @@ static partial class Checks
         Expect(conflict.ConflictReason == ConflictReason.Changed, conflict.Reason);
         conflict.KeepMineAsync().Wait();
         Next(slots, status => status.Slot == "today" && status.SlotState == SlotState.InStep, "in step");
-        Task.WaitAll(desk.DisposeAsync(), sofa.CloseAsync(TimeSpan.FromSeconds(5)));
+        desk.WriteAsync("last", new byte[] { 1 });
+        Task.WaitAll(desk.CloseAsync(Timeout.InfiniteTimeSpan), sofa.DisposeAsync());
         Expect(Thrown<InUseException>(() => sofa.Start(), "a closed one").Code == "closed", "closed");
 
         var client = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
@@ -154,6 +161,7 @@ static partial class Checks
         Expect(player.Usage.Slots > 0 && player.Usage.Bytes <= player.Limits.Bytes, "usage");
         Expect(player.SaveBytes > 0 && player.WritesPerMinute > 0, "limits");
         Expect((DateTimeOffset.UtcNow - player.ServerTime.Value).Duration() < TimeSpan.FromMinutes(1), "the clock");
+        Expect(client.GetAsync("last").Result != null, "sent before the end");
         VersionKind[] kinds = client.VersionsAsync("today").Result.Select(version => version.VersionKind).ToArray();
         Expect(kinds.Contains(VersionKind.Write) && !kinds.Contains(VersionKind.Other), string.Join(" ", kinds));
         Expect(client.ListSessionsAsync().Result.All(device => device.ExpiresTime > device.CreatedTime), "devices");
@@ -161,7 +169,8 @@ static partial class Checks
         var reports = new Reports();
         using (Assets assets = Assets.OpenAsync(client).Result)
         {
-            Manifest found = assets.DownloadAsync("stable", reports).Result;
+            assets.DownloadAsync("stable", null, true).Wait();
+            Manifest found = assets.DownloadWithProgressAsync("stable", reports).Result;
             Expect(assets.SwitchAsync().Result.Id == found.Release, "a release");
             AssetProgress last = reports.All.Last();
             Expect(last.DownloadStage == DownloadStage.Finishing && last.Done == found.Size, "progress");
