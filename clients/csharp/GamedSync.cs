@@ -1136,7 +1136,6 @@ namespace Gamed
         {
             return Errors.OnDiskAsync(Task.Run(async () =>
             {
-                Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
                 folder = folder ?? Path.Combine(client.Folder, "sync");
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 Task closing;
@@ -1148,6 +1147,7 @@ namespace Gamed
                         enough.Cancel();
                         cancel.ThrowIfCancellationRequested();
                     }
+                Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
                 if (credential == null && HasPlayers(place))
                     throw Errors.SignedOut();
                 return new Sync(client, credential, place);

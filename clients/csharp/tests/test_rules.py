@@ -145,6 +145,10 @@ class Rules(ClientCase):
         with gs.Sync(self.client) as sync:
             self.assertEqual(sync.status("auto").size, 32 << 20)
 
+    def test_another_player_meanwhile(self) -> None:
+        """A player who signs in while the saves of the one before are closed has their own."""
+        self.assertEqual(self.check("OpensLate", self.folder), "")
+
     def test_functions_of_the_game_that_fail(self) -> None:
         """An exception of the game's own functions leaves the folder free for the next start."""
         self.assertEqual(self.check("ClosesAnyway", self.folder), "")

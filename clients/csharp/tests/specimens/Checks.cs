@@ -676,6 +676,28 @@ static partial class Checks
             Expect(Thrown<InUseException>(() => task.Wait(5000), "a wait of a closed one").Code == "closed", "closed");
     }
 
+    /// <summary>The saves are those of the player who is signed in when the earlier Sync has ended.</summary>
+    public static void OpensLate(string folder)
+    {
+        var options = new GamedOptions { Folder = folder, Tries = 1 };
+        options.Send = async (request, cancel) =>
+        {
+            await Task.Delay(Timeout.Infinite, cancel);
+            return null;
+        };
+        var client = new GamedClient("http://127.0.0.1:9", options);
+        KeepCredential(client);
+        Sync sync = Sync.OpenAsync(client).Result;
+        sync.Start();
+        sync.WriteAsync("auto", new byte[] { 1 });
+        sync.Dispose();  // it tries to send for 5 seconds
+        Task<Sync> opening = Sync.OpenAsync(client);
+        Expect(!opening.Wait(500), "it waits");
+        KeepCredential(client, "ply_2");
+        using (Sync next = opening.Result)
+            Expect(next.PlayerId == "ply_2", next.PlayerId);
+    }
+
     /// <summary>An exception of a function of the game, called when the Sync is closed, keeps the folder from no
     /// one.</summary>
     public static void ClosesAnyway(string folder)
@@ -869,9 +891,11 @@ static partial class Checks
         }
     }
 
-    static void KeepCredential(GamedClient client)
+    static void KeepCredential(GamedClient client, string player = "ply_1")
     {
-        string kept = Credential.Of(client.Origin, Complete("gat_x", "grc_x"), 1e12).ToJson();
+        Dictionary<string, object> complete = Complete("gat_x", "grc_x");
+        complete["player"] = new Dictionary<string, object> { { "id", player } };
+        string kept = Credential.Of(client.Origin, complete, 1e12).ToJson();
         Disk.PrivateFolder(client.Folder);
         Disk.WriteWhole(Path.Combine(client.Folder, client.Place + ".json"), Encoding.ASCII.GetBytes(kept));
     }
