@@ -1131,15 +1131,23 @@ namespace Gamed
         public void Dispose()
         {
             if (close != null)
-                close();
+                Close(close);
+            Close(Body.Dispose);
+        }
+
+        /// <summary>Closes a part; a timer may do that during a read, and nobody would catch its exception.</summary>
+        static void Close(Action close)
+        {
             try
             {
-                Body.Dispose();
+                close();
             }
             catch (Exception e)
             {
-                if (!(e is IOException || e is WebException || e is ObjectDisposedException))
-                    throw;  // an interrupted response is closed already
+                bool interrupted = e is IOException || e is WebException || e is InvalidOperationException
+                    || e is NotSupportedException;  // an ObjectDisposedException is an InvalidOperationException
+                if (!interrupted)
+                    throw;
             }
         }
     }
@@ -1520,7 +1528,7 @@ namespace Gamed
         {
             try
             {
-                int read = await body.ReadAsync(buffer, 0, buffer.Length).ConfigureAwait(false);
+                int read = await body.ReadAsync(buffer, 0, buffer.Length, step.Token).ConfigureAwait(false);
                 step.Token.ThrowIfCancellationRequested();
                 return read;
             }

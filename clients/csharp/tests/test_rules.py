@@ -173,6 +173,7 @@ class Rules(ClientCase):
     def test_silence_ends(self) -> None:
         """Requests end if the server sends nothing, or stops in the middle, or the player cancels."""
         self.assertEqual(self.check("Silence", self.folder), "")
+        self.assertEqual(self.check("ClosesBroken"), "")
 
     def test_an_answer_in_the_middle_of_an_upload(self) -> None:
         """A refusal in the middle of an upload is read, although the server ends the connection soon after it."""

@@ -891,6 +891,18 @@ static partial class Checks
         }
     }
 
+    /// <summary>An interrupted answer may fail to close: that is no error on the timer's thread that ends it.</summary>
+    public static void ClosesBroken()
+    {
+        var fields = new Dictionary<string, string>();
+        foreach (Exception each in new Exception[] { new IOException(), new NotSupportedException(), new InvalidOperationException() })
+        {
+            var body = new MemoryStream();
+            new GamedResponse(200, fields, body, () => { throw each; }).Dispose();
+            Expect(!body.CanRead, "the body is closed, too");
+        }
+    }
+
     static void KeepCredential(GamedClient client, string player = "ply_1")
     {
         Dictionary<string, object> complete = Complete("gat_x", "grc_x");
