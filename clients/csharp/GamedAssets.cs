@@ -825,6 +825,9 @@ namespace Gamed
         volatile LocalRelease open;
         IDisposable held;
 
+        /// <summary>How often Dispose was called.</summary>
+        int disposals;
+
         /// <summary>`folder` replaces the one beside the credential; it must not have other files. Throws
         /// LocalDamagedException.</summary>
         public Assets(GamedClient client, string folder = null)
@@ -866,7 +869,7 @@ namespace Gamed
         }
 
         /// <summary>Changes to the newest complete release in this process; call it when the game has closed the files
-        /// of the old one. Returns null if there is none.</summary>
+        /// of the old one. Returns null if there is none, or another thread calls Dispose meanwhile.</summary>
         public LocalRelease Switch()
         {
             return Errors.OnDisk(Switched);
@@ -877,9 +880,10 @@ namespace Gamed
             lock (gate)
             {
                 IDisposable fresh;
+                int before = Volatile.Read(ref disposals);
                 string release = place.Hold(out fresh);
                 Manifest manifest = place.ManifestOf(release);
-                Dispose();
+                Release();
                 if (manifest == null)
                 {
                     if (fresh != null)
@@ -887,13 +891,22 @@ namespace Gamed
                     return null;
                 }
                 held = fresh;
-                return open = new LocalRelease(place, manifest);
+                open = new LocalRelease(place, manifest);
+                if (Volatile.Read(ref disposals) != before)
+                    Release();  // another thread has called Dispose meanwhile, perhaps before it was held
+                return open;
             }
         }
 
         /// <summary>Lets other processes remove the release that this one had open. Does not wait for a call on another
         /// thread.</summary>
         public void Dispose()
+        {
+            Interlocked.Increment(ref disposals);
+            Release();
+        }
+
+        void Release()
         {
             IDisposable before = Interlocked.Exchange(ref held, null);
             open = null;
