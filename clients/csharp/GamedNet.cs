@@ -34,7 +34,8 @@ namespace Gamed
         readonly HttpClient client;
 
         /// <summary>`client` replaces the one of <see cref="CreateClient"/>, for example for a proxy. It must not
-        /// follow redirects or keep cookies, and its Timeout ends also long uploads.</summary>
+        /// follow redirects, keep cookies or decompress (AutomaticDecompression), and its Timeout ends also long
+        /// uploads.</summary>
         public ClientHttp(HttpClient client)
         {
             this.client = client;
@@ -66,7 +67,7 @@ namespace Gamed
                 {
                     HttpRequestMessage message = MessageOf(request, () => step.CancelAfter(timeout));
                     return await AnswerAsync(client.SendAsync(message, HttpCompletionOption.ResponseHeadersRead,
-                        step.Token)).ConfigureAwait(false);
+                        step.Token), request).ConfigureAwait(false);
                 }
                 catch (Exception e)
                 {
@@ -100,9 +101,17 @@ namespace Gamed
             return message;
         }
 
-        static async Task<GamedResponse> AnswerAsync(Task<HttpResponseMessage> sent)
+        static async Task<GamedResponse> AnswerAsync(Task<HttpResponseMessage> sent, GamedRequest request)
         {
             HttpResponseMessage answer = await sent.ConfigureAwait(false);
+            HttpRequestMessage final = answer.RequestMessage;
+            Uri asked = new Uri(request.Url), last = final == null ? asked : final.RequestUri;
+            if (last.Scheme != asked.Scheme || last.Authority != asked.Authority)
+            {
+                answer.Dispose();
+                throw new UntrustedAddressException("The HttpClient of this game follows redirects, to "
+                    + last.GetLeftPart(UriPartial.Authority) + ".");
+            }
             Stream body = await answer.Content.ReadAsStreamAsync().ConfigureAwait(false);
             var headers = answer.Headers.Concat(answer.Content.Headers)
                 .Select(field => new KeyValuePair<string, string>(field.Key, string.Join(", ", field.Value)));
@@ -524,6 +533,8 @@ namespace Gamed
         /// <summary>Signs out: see the form with a text.</summary>
         public Task<bool> SignOutAsync(SessionScope scope, CancellationToken cancel = default(CancellationToken))
         {
+            if (!Enum.IsDefined(typeof(SessionScope), scope))
+                throw new ArgumentOutOfRangeException("scope");
             return SignOutAsync(scope.ToString().ToLowerInvariant(), cancel);
         }
 

@@ -48,6 +48,10 @@ class Today(ClientCase):
         self.assertEqual(self.check("Handlers", self.folder), "")
         self.assertEqual(self.check("ClosesQuietly", self.folder), "")
 
+    def test_redirects_of_another_client(self) -> None:
+        """An answer from another server, to which the game's own HttpClient followed a redirect, is not taken."""
+        self.assertEqual(self.check("Redirected", self.folder), "")
+
     def test_settings_of_the_process(self) -> None:
         """The client does not change the TLS versions of the whole process."""
         self.assertEqual(self.check("LeavesSettings", self.folder), "")

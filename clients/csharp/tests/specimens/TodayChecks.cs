@@ -6,6 +6,9 @@ using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
 using System.Linq;
+using System.Net;
+using System.Net.Http;
+using System.Net.Sockets;
 using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -52,6 +55,8 @@ static partial class Checks
             both.CancelAfter(options.Timeout + TimeSpan.FromMinutes(1));
         foreach (string text in new[] { "10:30", "March 2026", "1/2/2026", "1.2", "2026-11-21", "", null })
             Expect(new OtherSave { Modified = text }.ModifiedTime == null, text);
+        var client = new GamedClient("http://127.0.0.1:9");
+        Thrown<ArgumentOutOfRangeException>(() => client.SignOutAsync((SessionScope)7).Wait(), "no scope");
         var busy = new GamedException("busy", "Busy.") { RetryAfter = 2.5 };
         Expect(busy.RetryDelay == TimeSpan.FromSeconds(2.5), "delay");
     }
@@ -123,6 +128,29 @@ static partial class Checks
         sync.DisposeAsync().Wait();
         Expect(Thrown<InUseException>(() => sending.Wait(5000), "a wait of a closed one").Code == "closed", "closed");
         Expect(raised == 0, "nothing to show");
+    }
+
+    /// <summary>The game's own HttpClient follows a redirect to another server: the client does not take its
+    /// answer.</summary>
+    public static void Redirected(string folder)
+    {
+        TcpListener other = FarEnd(stream =>
+        {
+            stream.Read(new byte[4096], 0, 4096);
+            Say(stream, "HTTP/1.1 200 OK\r\nGamed-Protocol: 1.0\r\nContent-Length: 2\r\n\r\n{}");
+            stream.Close();
+        });
+        TcpListener far = FarEnd(stream =>
+        {
+            stream.Read(new byte[4096], 0, 4096);
+            Say(stream, "HTTP/1.1 307 X\r\nContent-Length: 0\r\nLocation: http://127.0.0.1:"
+                + ((IPEndPoint)other.LocalEndpoint).Port + "/\r\nConnection: close\r\n\r\n");
+            stream.Close();
+        });
+        var options = new GamedOptions { Folder = folder, Tries = 1, Send = new ClientHttp(new HttpClient()).SendAsync };
+        var client = new GamedClient("http://127.0.0.1:" + ((IPEndPoint)far.LocalEndpoint).Port, options);
+        Expect(Thrown<UntrustedAddressException>(() => client.PolicyAsync().Wait(20000), "another server").Code
+            == "untrusted_address", "refused");
     }
 
     /// <summary>Typed answers, events, and progress, with a real server.</summary>
