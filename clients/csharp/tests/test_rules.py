@@ -152,7 +152,7 @@ class Rules(ClientCase):
     def test_functions_of_the_game_that_fail(self) -> None:
         """An exception of the game's own functions leaves the folder free for the next start."""
         self.assertEqual(self.check("ClosesAnyway", self.folder), "")
-        self.assertEqual(self.check("GivesUp", self.folder), "")
+        self.assertEqual(self.check("GivesUp", self.folder / "other"), "")
 
     def test_a_cancel_without_a_network(self) -> None:
         """A cancelled sign-in ends, also if the server does not receive the cancel."""
