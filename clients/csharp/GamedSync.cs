@@ -1047,7 +1047,7 @@ namespace Gamed
         /// game, nor while a request waits for the network.</summary>
         readonly object gate = new object();
 
-        /// <summary>Held for the state of the loop of Start, and for `told`.</summary>
+        /// <summary>Held for the state of the loop of Start, and for `announced`.</summary>
         readonly object loop = new object();
 
         readonly object turn = new object();
@@ -1088,8 +1088,8 @@ namespace Gamed
         volatile string cursor;
         volatile GamedError lastProblem;
 
-        /// <summary>The Problem that the game was told last.</summary>
-        GamedError told;
+        /// <summary>The Problem of which the game got the last event.</summary>
+        GamedError announced;
 
         volatile bool closed;
 
@@ -1320,11 +1320,11 @@ namespace Gamed
             GamedError before, now;
             lock (loop)
             {
-                before = told;
+                before = announced;
                 now = lastProblem;
                 if (now != null && now.Code == "closed")  // by the game
                     return;
-                told = now;
+                announced = now;
             }
             Tell(() => OnProblem(before, now));
         }
