@@ -89,6 +89,7 @@ namespace Gamed
             // HttpClient fails to send a body to a server that has refused it and ends the connection, and loses the
             // response. It has to wait for 100 Continue (RFC 9110, 10.1.1), at most a second, before it sends a body
             // that the server would not read whole.
+            message.Headers.ConnectionClose = request.Method == "DELETE";  // kept ones: HttpClient may send it twice
             message.Headers.ExpectContinue = request.Body != null && request.Body.Length > Upload.Part;
             byte[] body = request.Body ?? (request.Method == "GET" || request.Method == "HEAD" ? null : new byte[0]);
             if (body != null)
@@ -515,7 +516,7 @@ namespace Gamed
         /// <summary>The largest save in bytes, or null.</summary>
         public long? SaveBytes { get; private set; }
 
-        /// <summary>The number of writes per minute that the server accepts, or null.</summary>
+        /// <summary>The number of writes per minute that the server accepts, or null; 0: any number.</summary>
         public long? WritesPerMinute { get; private set; }
 
         /// <summary>Every member of the answer.</summary>
@@ -574,9 +575,9 @@ namespace Gamed
 
     public sealed partial class Sync
     {
-        /// <summary>The loop of Start or RunAsync has found a slot changed, here or at the server. Raised on a thread
-        /// of the pool; the loop continues after the handlers. An exception of theirs does not end it: a thread of the
-        /// pool throws it.</summary>
+        /// <summary>SendAsync, or the loop of Start or RunAsync, has found a slot changed, here or at the server. Raised
+        /// on a thread of the pool; the call or loop continues after the handlers. An exception of theirs does not end
+        /// it: a thread of the pool throws it.</summary>
         public event EventHandler<SlotChangedEventArgs> Changed;
 
         /// <summary>The code of Problem has changed: for a display that says "offline". Raised on a thread of the

@@ -1851,7 +1851,10 @@ namespace Gamed
             return Task.Run(async () =>
             {
                 await SendOnceAsync(cancel).ConfigureAwait(false);
-                return News();
+                IList<SyncStatus> news = News();
+                foreach (SyncStatus status in news)
+                    Tell(() => OnChanged(status));
+                return news;
             }, cancel);
         }
 

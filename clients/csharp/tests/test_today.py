@@ -48,6 +48,10 @@ class Today(ClientCase):
         self.assertEqual(self.check("Handlers", self.folder), "")
         self.assertEqual(self.check("ClosesQuietly", self.folder), "")
 
+    def test_delete(self) -> None:
+        """A delete is sent once by one call, not again by HttpClient."""
+        self.assertEqual(self.check("DeletesAlone", self.folder), "")
+
     def test_redirects_of_another_client(self) -> None:
         """An answer from another server, to which the game's own HttpClient followed a redirect, is not taken."""
         self.assertEqual(self.check("Redirected", self.folder), "")

@@ -9,6 +9,7 @@ using System.Linq;
 using System.Net;
 using System.Net.Http;
 using System.Net.Sockets;
+using System.Text;
 using System.Runtime.InteropServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -153,6 +154,22 @@ static partial class Checks
             == "untrusted_address", "refused");
     }
 
+    /// <summary>A delete has a connection of its own: on a kept one that the server has closed, HttpClient repeats
+    /// it.</summary>
+    public static void DeletesAlone(string folder)
+    {
+        string head = null;
+        GamedClient client = To(FarEnd(stream =>
+        {
+            var data = new byte[4096];
+            head = Encoding.ASCII.GetString(data, 0, stream.Read(data, 0, data.Length));
+            stream.Close();
+        }), folder, 30);
+        KeepCredential(client);
+        Thrown<UnreachableException>(() => client.DeleteAsync("auto", Base.Whatever).Wait(), "no answer");
+        Expect(head.StartsWith("DELETE ") && head.ToLowerInvariant().Contains("connection: close"), head);
+    }
+
     /// <summary>Typed answers, events, and progress, with a real server.</summary>
     public static void Plays(string folder)
     {
@@ -161,6 +178,10 @@ static partial class Checks
         Sync desk = OfAnna(Path.Combine(folder, "desk")), sofa = OfAnna(Path.Combine(folder, "sofa"));
         sofa.Changed += (sender, e) => slots.Add(e.Status);
         sofa.ProblemChanged += (sender, e) => troubles.Add(e.Problem ?? new GamedError("none", ""));
+        desk.WriteAsync("direct", new byte[] { 1 }).Wait();
+        desk.SendAsync().Wait();
+        Expect(sofa.SendAsync().Result.Any(status => status.Slot == "direct"), "found without a loop");
+        Expect(slots.Any(status => status.Slot == "direct" && status.SlotState == SlotState.Newer), "and raised");
         desk.Start();
         sofa.Start();
         Expect(sofa.ReadyAsync(TimeSpan.FromMinutes(1)).Result, "ready");
