@@ -86,10 +86,11 @@ namespace Gamed
         static HttpRequestMessage MessageOf(GamedRequest request, Action sent)
         {
             var message = new HttpRequestMessage(new HttpMethod(request.Method), request.Url);
+            if (request.Method == "DELETE")
+                message.Headers.ConnectionClose = true;  // on a kept connection HttpClient may send it twice
             // HttpClient fails to send a body to a server that has refused it and ends the connection, and loses the
             // response. It has to wait for 100 Continue (RFC 9110, 10.1.1), at most a second, before it sends a body
             // that the server would not read whole.
-            message.Headers.ConnectionClose = request.Method == "DELETE";  // kept ones: HttpClient may send it twice
             message.Headers.ExpectContinue = request.Body != null && request.Body.Length > Upload.Part;
             byte[] body = request.Body ?? (request.Method == "GET" || request.Method == "HEAD" ? null : new byte[0]);
             if (body != null)
@@ -575,9 +576,9 @@ namespace Gamed
 
     public sealed partial class Sync
     {
-        /// <summary>SendAsync, or the loop of Start or RunAsync, has found a slot changed, here or at the server. Raised
-        /// on a thread of the pool; the call or loop continues after the handlers. An exception of theirs does not end
-        /// it: a thread of the pool throws it.</summary>
+        /// <summary>SendAsync, or the loop of Start or RunAsync, has found a slot changed, here or at the server.
+        /// Raised on a thread of the pool; the call or loop continues after the handlers. An exception of theirs does
+        /// not end it: a thread of the pool throws it.</summary>
         public event EventHandler<SlotChangedEventArgs> Changed;
 
         /// <summary>The code of Problem has changed: for a display that says "offline". Raised on a thread of the
