@@ -115,7 +115,7 @@ setup(
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
     package_data={
         "gamed": ["py.typed"],
-        "gamed.pages": ["*.css", "*.svg", "icons/*.svg", "locale/*", "templates/*.html"],
+        "gamed.pages": ["*.css", "*.js", "*.svg", "icons/*.svg", "locale/*", "templates/*.html"],
         **{f"gamed.database.{engine}": ["schema/*/*.sql"] for engine in ("postgresql", "sqlite")},
     },
     cmdclass={"build_py": BuildWithSamples},
@@ -126,6 +126,7 @@ setup(
         "argon2-cffi>=23.1",
         "click>=8.4",
         "cryptography>=50.0.2",  # CVE-2026-26007, 34073, 39892; OpenSSL before 4.0.3 in the wheels: CVE-2026-45447
+        "fido2>=2.2.1,<3",  # it pulls in cryptography alone
         "idna>=3.15",  # CVE-2024-3651, CVE-2026-45409: a long name takes seconds
         "jinja2>=3.1.6,<4",  # before it: CVE-2025-27516 and others
         "joserfc>=1.8,<2",  # before 1.7.2: CVE-2026-62995

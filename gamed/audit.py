@@ -29,6 +29,10 @@ class SecurityEvent(StrEnum):
     INVITE_USED = "invite_used"
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
+    PASSKEY_ADDED = "passkey_added"
+    PASSKEY_RENAMED = "passkey_renamed"
+    PASSKEY_REMOVED = "passkey_removed"
+    PASSKEY_COUNT_BACK = "passkey_count_back"
     PLAYER_RENAMED = "player_renamed"
     DEVICE_RENAMED = "device_renamed"
     ERASE_STARTED = "erase_started"
@@ -55,6 +59,10 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.INVITE_USED: ("player", "invite", "provider"),
         SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
         SecurityEvent.IDENTITY_UNLINKED: ("player", "provider", "sessions"),
+        SecurityEvent.PASSKEY_ADDED: ("player", "passkey"),
+        SecurityEvent.PASSKEY_RENAMED: ("player", "passkey"),
+        SecurityEvent.PASSKEY_REMOVED: ("player", "passkey", "sessions"),
+        SecurityEvent.PASSKEY_COUNT_BACK: ("player", "passkey"),
         SecurityEvent.PLAYER_RENAMED: ("player",),
         SecurityEvent.DEVICE_RENAMED: ("player", "session"),
         SecurityEvent.ERASE_STARTED: ("player",),
@@ -74,6 +82,7 @@ WARNINGS = frozenset(
     {
         SecurityEvent.CALLBACK_REJECTED,
         SecurityEvent.REFRESH_REUSED,
+        SecurityEvent.PASSKEY_COUNT_BACK,
         SecurityEvent.DECRYPTION_FAILED,
         SecurityEvent.DISK_NEARLY_FULL,
         SecurityEvent.DAMAGE_FOUND,

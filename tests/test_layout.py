@@ -15,7 +15,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 ROOT = Path(__file__).parent.parent
-FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets", "notify", "tickets"}
+FEATURES = {"account", "login", "providers", "sessions", "players", "saves", "assets", "notify", "tickets", "passkeys"}
 
 
 class Kind(Enum):
@@ -69,6 +69,7 @@ OTHERS = {
     "login/collect": Kind.SERVICE,
     "login/local": Kind.SERVICE,
     "login/newcomer": Kind.SERVICE,
+    "login/passkeys": Kind.SERVICE,
     "login/csrf": Kind.ROUTES,
     "login/responder": Kind.ROUTES,
     "login/sentences": Kind.ROUTES,

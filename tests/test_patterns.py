@@ -93,6 +93,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.account.return_rules:_PAGE": [
         ("/auth/account/saves/", "a", "/"), ("/auth/account/saves/a/versions/", "1", "x"), ("", "/auth/account", ""),
     ],
+    "gamed.account.return_rules:_PASSKEY": [("pky_", "a", "."), ("", "pky_", "")],
     "gamed.account.return_rules:_SESSION": [("ses_", "a", "."), ("", "ses_", "")],
     "gamed.login.places:_PLACE": [
         ("/account/saves/", "a", "/"), ("/login/", "a", ""), ("/invite/", "-", "."), ("", "/account/saves/", ""),

@@ -24,6 +24,8 @@ from gamed.login.sentences import REFUSED
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.pages.model import Text
+from gamed.passkeys.errors import PasskeyRefused, Refusal
+from gamed.passkeys.service import Removed
 from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
@@ -36,6 +38,11 @@ from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
 
+PASSKEY_REFUSALS: Final[Mapping[Refusal, Text]] = {
+    Refusal.KNOWN: sentences.PASSKEY_KNOWN,
+    Refusal.TOO_MANY: sentences.PASSKEYS_FULL,
+}
+"""The reasons that a player can do something about; all others have one sentence."""
 MOST_COPIES: Final = 100
 """The highest value of `conflict_copies` in game.json."""
 
@@ -87,6 +94,41 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             return await responder.device_page(action.request, visit, session_id, 400, typed=typed, error=error)
         await responder.run(responder.services.account.rename_device(visit.caller, session_id, name))
         return responder.done(action.request, "device-named")
+
+    async def _add_passkey(self, action: PostedAction) -> bytes:
+        responder, typed = self.responder, action.fields.get("passkey_name", "")
+        responder.require_recent(action.visit)
+        name = _device_name(typed)
+        if name is None:
+            error = sentences.DEVICE_NAME_UNUSABLE
+            return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
+        try:
+            await responder.run(responder.services.page.passkeys.add(action.visit.caller, action.fields, name))
+        except PasskeyRefused as e:
+            error = PASSKEY_REFUSALS.get(e.refusal, sentences.PASSKEY_REFUSED)
+            return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
+        return responder.done(action.request, "passkey-added")
+
+    async def _rename_passkey(self, action: PostedAction) -> bytes:
+        responder, visit = self.responder, action.visit
+        passkey_id, typed = action.fields.get("passkey_id", ""), action.fields.get("passkey_name", "")
+        name = _device_name(typed)
+        if name is None:
+            error = sentences.DEVICE_NAME_UNUSABLE
+            return await responder.passkey_page(action.request, visit, passkey_id, 400, typed=typed, error=error)
+        await responder.run(responder.services.page.passkeys.rename(visit.caller, passkey_id, name))
+        return responder.done(action.request, "passkey-named")
+
+    async def _remove_passkey(self, action: PostedAction) -> bytes:
+        self.responder.require_recent(action.visit)
+        removing = self.responder.services.page.passkeys.remove(
+            action.visit.caller, action.fields.get("passkey_id", "")
+        )
+        removed: Removed = await self.responder.run(removing)
+        if not removed.own_ended:
+            return self.responder.done(action.request, "passkey-removed")
+        self.responder.guard.delete_cookie(action.request)
+        return self.responder.pages.page(action.request, 200, views.passkey_removed_page(), at="")
 
     async def _sign_out_others(self, action: PostedAction) -> bytes:
         await self.responder.run(self.responder.services.sessions.end_others(action.visit.caller))
@@ -262,6 +304,9 @@ _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]]
     "sign-out-device": ActionRoutes._sign_out_device,
     "rename-device": ActionRoutes._rename_device,
     "sign-out-others": ActionRoutes._sign_out_others,
+    "add-passkey": ActionRoutes._add_passkey,
+    "rename-passkey": ActionRoutes._rename_passkey,
+    "remove-passkey": ActionRoutes._remove_passkey,
     "restore": ActionRoutes._restore,
     "keep": ActionRoutes._keep,
     "keep-current": ActionRoutes._keep_current,

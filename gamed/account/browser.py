@@ -3,7 +3,7 @@
 A sign-in is a login without a game: it belongs to one browser from its start, and nothing of it can be collected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -23,11 +23,14 @@ from gamed.login.collect_rules import CollectCommand, CollectOutcome, NewSession
 from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
 from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, new_login_id
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
+from gamed.login.passkeys import PasskeyAuthenticator, account_row
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
 from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
+from gamed.passkeys.model import Passkey, PasskeyPrompt
+from gamed.passkeys.service import PasskeyService
 from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
 from gamed.saves.limits import Usage
@@ -105,6 +108,9 @@ class AccountOverview(Struct, frozen=True):
     """There are accounts from before providers signed in here."""
     owner_page: bool = False
     """The player is the owner, and the page on which the owner looks after the server is on."""
+    passkeys: Sequence[Passkey] = ()
+    passkey_host: str = ""
+    """The host of the passkeys that can be used, "" where browsers allow none."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -115,6 +121,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
     store: AccountPageStore
     authorize: AuthorizeService
     passwords: PasswordAuthenticator
+    passkeys: PasskeyAuthenticator
     waiters: LongPollRegistry
 
     async def authenticate(self, cookie: str | None) -> BrowserVisit:
@@ -161,6 +168,20 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
         now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
         account = ExistingAccount(await self.passwords.authenticate(form))
+        return await self._signed_in(form, account, now_ms, back)
+
+    async def by_passkey(
+        self, form: SignInForm, fields: Mapping[str, str], back: AccountReturn | None = None
+    ) -> RedirectToResult:
+        """Sign in with a passkey; raise SignInRejected, RateLimited or TooManyLogins. Do not cancel this."""
+        now_ms = self.context.now_ms()
+        account = await self.passkeys.authenticate(form, account_row(form.browser), fields)
+        return await self._signed_in(form, account, now_ms, back)
+
+    async def _signed_in(
+        self, form: SignInForm, account: ExistingAccount, now_ms: int, back: AccountReturn | None
+    ) -> RedirectToResult:
+        """Add a login that has identified its player at `now_ms`."""
         login = self._new_login(form, LOCAL, now_ms, None)
         login = replace(login, sealed_result=self._sealed(login.login_id, back))
         identity, proof = login_keys.seal_identity(self.context.keys, self.context.random, login.login_id, account)
@@ -278,7 +299,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
             audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
         elif login.stage is LoginStage.COLLECTED:
             created = "no" if outcome.invite_id is None else "yes"
-            values = {"player": player, "session": session_id, "provider": login.provider, "created": created}
+            values = {"player": player, "session": session_id, "provider": outcome.way, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
             if outcome.invite_id is not None:
                 used = {"player": player, "invite": outcome.invite_id, "provider": login.provider}
@@ -296,6 +317,7 @@ class AccountPage(Component, frozen=True, kw_only=True):
     account: AccountService
     saves: SaveService
     passwords: PasswordAuthenticator
+    passkeys: PasskeyService
     revoked: RevocationListener
 
     async def overview(self, visit: BrowserVisit, place: SavesPlace) -> AccountOverview:
@@ -319,8 +341,25 @@ class AccountPage(Component, frozen=True, kw_only=True):
         owner_page = caller.owner and await self.store.owner_page_is_on()
         own = caller.session_id
         return AccountOverview(
-            names, sessions, methods, slots, usage, activity, copied, browsers, own, adoptable, owner_page
+            names,
+            sessions,
+            methods,
+            slots,
+            usage,
+            activity,
+            copied,
+            browsers,
+            own,
+            adoptable,
+            owner_page,
+            await self.passkeys.list(caller),
+            self.passkeys.site.rp_id if self.passkeys.site else "",
         )
+
+    async def passkey_prompt(self, visit: BrowserVisit, server: str) -> PasskeyPrompt:
+        """Return the parts of the page that makes a passkey on the server of this name; raise PasskeysOff."""
+        names = await self.store.names(visit.caller.player_id)
+        return await self.passkeys.registration_prompt(visit.caller, server, names.account or names.display or server)
 
     async def adopt(self, visit: BrowserVisit, form: SignInForm) -> None:
         """Bring the old local account of this name and password into the visitor's account.

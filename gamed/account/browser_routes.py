@@ -104,6 +104,37 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                 request.setHeader("Retry-After", str(e.retry_after))
             return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
 
+    @app.route("/auth/account/passkey", methods=["POST"])
+    async def sign_in_to_account_with_passkey(self, request: Request) -> bytes:
+        await self.responder.services.sign_in.count_request(request.head.address)
+        browsers = self.responder.guard.browsers
+        cookie = browsers.cookie(request)
+        fields = self.responder.guard.form(request, cookie)
+        form = SignInForm("", browsers.index(cookie or ""), request.head.address, request_id=request.request_id)
+        back = self.responder.sealed_return(fields, cookie or "")
+        try:
+            signing_in = self.responder.services.sign_in.by_passkey(form, fields, back)
+            return self.responder.pages.redirect(request, await self.responder.run(signing_in))
+        except SignInRejected as e:
+            if e.retry_after:
+                request.setHeader("Retry-After", str(e.retry_after))
+            feedback = FormFeedback(e.error, e.retry_after)
+            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+
+    @app.route("/auth/account/passkeys/new", methods=["GET"])
+    async def show_new_passkey(self, request: Request) -> bytes:
+        """Ask for a new sign-in here already: a passkey that is refused later would stay on the device."""
+        require_top_level_navigation(request)
+        visit = await self.responder.authenticate(request)
+        self.responder.require_recent(visit)
+        return await self.responder.new_passkey_page(request, visit)
+
+    @app.route("/auth/account/passkeys/<string:passkey_id>", methods=["GET"])
+    async def show_passkey(self, request: Request, passkey_id: str) -> bytes:
+        require_top_level_navigation(request)
+        visit = await self.responder.authenticate(request)
+        return await self.responder.passkey_page(request, visit, passkey_id)
+
     @app.route("/auth/account/devices/<string:session_id>", methods=["GET"])
     async def show_device(self, request: Request, session_id: str) -> bytes:
         require_top_level_navigation(request)

@@ -27,6 +27,8 @@ from gamed.login.collect_rules import CollectCommand, CollectOutcome
 from gamed.login.keys import Identified, ProviderIdentity, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import PASSKEY
 from gamed.players import tables
 from gamed.players.names import LOCAL
 from gamed.players.owner_tables import is_trusted_way, read_switch
@@ -176,16 +178,33 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
             admit_by_invite(connection, keys, invite, admitted.player_id, now_ms)
         if command.ended is not None:
             browser_tables.end_browser(connection, keys.indexer, command.ended)
-        player = {"player_id": admitted.player_id, "provider": login.provider}
-        verified = proved.asked_again if isinstance(proved, ProviderIdentity) else True
-        verified = verified and is_trusted_way(connection, admitted.player_id, login.provider)
+        passkey_id = collect_store.passkey_of(proved)
         ended = browser_tables.open_browser(
-            connection, keys.indexer, command.new_browser, **player, now_ms=now_ms, verified=verified
+            connection,
+            keys.indexer,
+            command.new_browser,
+            player_id=admitted.player_id,
+            provider=PASSKEY if passkey_id else login.provider,
+            now_ms=now_ms,
+            verified=_is_verified(connection, proved, login, admitted.player_id),
+            passkey_id=passkey_id or None,
         )
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
     used = None if invite is None else invite.invite_id
-    return CollectOutcome(Transition(login, done), player_id=player_id, invite_id=used, ended=ended)
+    passkey_id = collect_store.passkey_of(proved)
+    transition = Transition(login, done)
+    return CollectOutcome(transition, player_id=player_id, invite_id=used, ended=ended, passkey_id=passkey_id)
+
+
+def _is_verified(connection: Connection, proved: Identified, login: LoginTransaction, player_id: str) -> bool:
+    """Return whether the sign-in proves who is there; a passkey made since the owner's page was opened does not."""
+    passkey_id = collect_store.passkey_of(proved)
+    if passkey_id:
+        switch, made_ms = read_switch(connection), passkey_tables.created_ms(connection, passkey_id, player_id)
+        return switch is None or (made_ms is not None and made_ms <= switch.on_ms)
+    asked_again = proved.asked_again if isinstance(proved, ProviderIdentity) else True
+    return asked_again and is_trusted_way(connection, player_id, login.provider)
 
 
 def _invite(

@@ -20,15 +20,12 @@ from gamed.account.routes import PlayerRoutes
 from gamed.account.service import AccountService, RemovalService
 from gamed.account.store import PlayerStore
 from gamed.account.views import SignInChoice
-from gamed.config.model import Mode
 from gamed.context import ServiceContext
 from gamed.database.errors import DatabaseError
 from gamed.http.app import RouteGroup
-from gamed.login.build import LoginComponents
+from gamed.login.build import LoginComponents, enabled_methods
 from gamed.login.responder import PageResponder
 from gamed.ops.stored_events import CommandLogger
-from gamed.players.names import SignInMethods
-from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.saves.build import SaveComponents
 from gamed.saves.erase_store import EraseStore
 from gamed.sessions.service import RevocationListener, SessionService
@@ -58,6 +55,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             store=store,
             authorize=login.authorize,
             passwords=login.passwords,
+            passkeys=login.passkeys,
             waiters=login.waiters,
         )
         page = AccountPage(
@@ -67,9 +65,16 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             account=self.account,
             saves=saves.saves,
             passwords=login.passwords,
+            passkeys=login.passkeys.passkeys,
             revoked=self.revoked,
         )
-        own_data = OwnData(store=store, sessions=sessions, account=self.account, now_ms=context.now_ms)
+        own_data = OwnData(
+            store=store,
+            sessions=sessions,
+            account=self.account,
+            passkeys=login.passkeys.passkeys,
+            now_ms=context.now_ms,
+        )
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
         providers = self.context.config.providers.values()
         choice = SignInChoice(login.labels, [each.label for each in providers if not each.asks_again])
@@ -114,11 +119,7 @@ def build_account(context: ServiceContext, revoked: RevocationListener) -> Accou
     """Return the accounts over the databases of the context; `revoked` is notified of players who are removed."""
     config, databases, now_ms, audit = context.config, context.databases, context.now_ms, context.audit
     players = PlayerStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
-    names = {
-        name: identity_namespace(each).namespace_index(context.keys.indexer) for name, each in config.providers.items()
-    }
-    namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
-    methods = SignInMethods(config.mode is Mode.LOCAL, namespaces, names)
+    methods = enabled_methods(config, context.keys.indexer)
     removals = RemovalService(
         records=players,
         saves=EraseStore(databases=databases, random=context.random, now_ms=now_ms),

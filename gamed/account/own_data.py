@@ -12,6 +12,8 @@ from msgspec.json import encode, format
 from gamed.account.browser_store import AccountPageStore
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent
+from gamed.passkeys.model import Passkey
+from gamed.passkeys.service import PasskeyService
 from gamed.players.names import SignInMethod
 from gamed.saves.model import ExportedFile
 from gamed.sessions.browser_rules import BrowserInfo
@@ -33,6 +35,7 @@ class OwnData(Component, frozen=True, kw_only=True):
     store: AccountPageStore
     sessions: SessionService
     account: AccountService
+    passkeys: PasskeyService
     now_ms: Now
 
     async def read(self, caller: AuthenticatedSession) -> ExportedFile:
@@ -46,6 +49,7 @@ class OwnData(Component, frozen=True, kw_only=True):
             "created_at": rfc3339(names.created_ms),
             "exported_at": rfc3339(now_ms),
             "sign_in": [_way(method) for method, _ in await self.account.identities(caller)],
+            "passkeys": [_passkey(each) for each in await self.passkeys.list(caller)],
             "devices": [_device(each) for each in await self.sessions.list(caller)],
             "browsers": [_browser(each) for each in await self.store.browsers(player_id, now_ms)],
             "activity": _activity(await self.store.activity(player_id, EVENTS)),
@@ -56,6 +60,12 @@ class OwnData(Component, frozen=True, kw_only=True):
 def _way(method: SignInMethod) -> Mapping[str, object]:
     instants = {"linked_at": rfc3339(method.linked_ms), "last_used_at": rfc3339(method.last_used_ms)}
     return {"provider": method.provider, **instants}
+
+
+def _passkey(passkey: Passkey) -> Mapping[str, object]:
+    used = None if passkey.last_used_ms is None else rfc3339(passkey.last_used_ms)
+    shown = {"name": passkey.name, "created_at": rfc3339(passkey.created_ms), "last_used_at": used}
+    return {**shown, "synced": passkey.synced, "backed_up": passkey.backed_up}
 
 
 def _device(session: SessionInfo) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.account import sentences, views
 from gamed.account.browser import AccountPage, AccountSignIn, BrowserVisit, NotSignedIn, SavesPlace, SignedIn
-from gamed.account.guard import AccountGuard
+from gamed.account.guard import AccountGuard, browser_name
 from gamed.account.own_data import OwnData
 from gamed.account.return_rules import AccountReturn, return_to_form, return_to_page
 from gamed.account.service import AccountService
@@ -21,10 +21,13 @@ from gamed.http.problems import Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
+from gamed.login.passkeys import account_row
 from gamed.login.responder import PageResponder, see_other
 from gamed.login.sentences import TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
+from gamed.passkeys.errors import LastPasskey, PasskeysOff, PasskeyUnknown
+from gamed.passkeys.model import suggested_name
 from gamed.players.errors import (
     AccountReauthenticationRequired,
     LastIdentity,
@@ -52,6 +55,9 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     LinkEnded: (410, sentences.LINK_OVER),
     LinkUnused: (409, sentences.INVITE_UNUSED),
     LastIdentity: (409, sentences.LAST_WAY),
+    LastPasskey: (409, sentences.LAST_PASSKEY),
+    PasskeyUnknown: (404, sentences.PASSKEY_GONE),
+    PasskeysOff: (404, sentences.PASSKEYS_OFF),
     TooManyExports: (503, sentences.EXPORTING),
     save_errors.ConflictError: (409, sentences.SAVE_CHANGED),
     save_errors.Erased: (409, sentences.SAVE_CHANGED),
@@ -122,6 +128,33 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         shown = views.rename_page(self.visit_of(request, visit), views.shown_device(found), typed, error)
         return self.pages.page(request, status, shown)
 
+    async def passkey_page(
+        self,
+        request: Request,
+        visit: BrowserVisit,
+        passkey_id: str,
+        status: int = 200,
+        *,
+        typed: str | None = None,
+        error: Text | None = None,
+    ) -> bytes:
+        """Return the page of a passkey; raise PasskeyUnknown. `error` is about the name that was typed."""
+        passkeys = await self.services.page.passkeys.list(visit.caller)
+        found = next((each for each in passkeys if each.passkey_id == passkey_id), None)
+        if found is None:
+            raise PasskeyUnknown
+        shown = views.passkey_page(self.visit_of(request, visit), found, typed, error)
+        return self.pages.page(request, status, shown)
+
+    async def new_passkey_page(
+        self, request: Request, visit: BrowserVisit, status: int = 200, *, typed: str = "", error: Text | None = None
+    ) -> bytes:
+        """Return the page that makes a passkey; raise PasskeysOff. `error` says why one was not accepted."""
+        prompt = await self.services.page.passkey_prompt(visit, self.pages.server.title)
+        name = typed or suggested_name(browser_name(request))
+        shown = views.new_passkey_page(self.visit_of(request, visit), prompt, name, error)
+        return self.pages.page(request, status, shown)
+
     async def authenticate(self, request: Request) -> BrowserVisit:
         visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
         return visit
@@ -161,7 +194,8 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         browsers.set_cookie(request, cookie)
         sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
         field = self.guard.field(cookie)
-        shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed)
+        passkey = self.services.sign_in.passkeys.prompt(account_row(browsers.index(cookie)))
+        shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed, passkey=passkey)
         return self.pages.page(request, status, shown)
 
     def sign_in_page_for(

@@ -21,9 +21,12 @@ from gamed.saves.validation import check_slot
 ACCOUNT: Final = "/auth/account"
 SAVES: Final = f"{ACCOUNT}/saves"
 DEVICES: Final = f"{ACCOUNT}/devices"
+PASSKEYS: Final = f"{ACCOUNT}/passkeys"
+NEW_PASSKEY: Final = f"{PASSKEYS}/new"
 TYPED: Final[Mapping[str, Sequence[str]]] = {
     "name": ["name"],
     "rename-device": ["device_name"],
+    "rename-passkey": ["passkey_name"],
     "delete": ["word"],
     "adopt": ["old_account"],
 }
@@ -35,6 +38,7 @@ KEPT_MS: Final = 3_600_000
 SEALED_CHARACTERS: Final = 4096
 _PAGE = compile(rf"{SAVES}/([^/]{{1,64}})(?:/versions/([0-9]{{1,18}})(?:/delete)?|/delete|/keep)?", ASCII)
 _SESSION = compile(r"ses_[A-Za-z0-9_-]{1,64}", ASCII)
+_PASSKEY = compile(r"pky_[A-Za-z0-9_-]{22}", ASCII)
 SECTIONS: Final[Mapping[str, str]] = {
     "sign-out-device": "devices",
     "sign-out-others": "devices",
@@ -101,6 +105,11 @@ def return_to_page(path: str, query: Mapping[str, str], now_ms: int) -> AccountR
         return None if place is None else AccountReturn(f"{ACCOUNT}?{place}#saves", now_ms)
     if path == f"{ACCOUNT}/export":
         return AccountReturn(f"{ACCOUNT}#saves", now_ms)
+    if path == NEW_PASSKEY:
+        return AccountReturn(path, now_ms)
+    if path.startswith(f"{PASSKEYS}/"):
+        passkey = _passkey(path.removeprefix(f"{PASSKEYS}/"))
+        return None if passkey is None else AccountReturn(passkey, now_ms)
     if path.startswith(f"{DEVICES}/"):
         device = _device(path.removeprefix(f"{DEVICES}/"))
         return None if device is None else AccountReturn(device, now_ms)
@@ -119,6 +128,10 @@ def return_to_form(action: str, fields: Mapping[str, str], now_ms: int) -> Accou
     slot, number = _slot(fields.get("slot", "")), version_number(fields.get("version", "") or "0")
     if action in SECTIONS:
         path = f"{ACCOUNT}#{SECTIONS[action]}"
+    elif action == "add-passkey":
+        path = NEW_PASSKEY
+    elif action in ("rename-passkey", "remove-passkey"):
+        path = _passkey(fields.get("passkey_id", "")) or ACCOUNT
     elif slot is None:
         path = (_device(fields.get("session_id", "")) if action == "rename-device" else None) or ACCOUNT
     elif action in QUESTIONS:
@@ -134,6 +147,10 @@ def return_to_form(action: str, fields: Mapping[str, str], now_ms: int) -> Accou
 
 def _device(session_id: str) -> str | None:
     return f"{DEVICES}/{session_id}" if _SESSION.fullmatch(session_id[:100]) else None
+
+
+def _passkey(passkey_id: str) -> str | None:
+    return f"{PASSKEYS}/{passkey_id}" if _PASSKEY.fullmatch(passkey_id[:100]) else None
 
 
 def _slot(text: str) -> str | None:

@@ -26,6 +26,11 @@ NOTICES: Mapping[str, Text] = {
     "again": text("You are signed in again. Nothing was done yet, so do it once more."),
     "named": text("Your name is changed. Games show it soon."),
     "device-named": text("The device is renamed."),
+    "passkey-added": text("The passkey is added and can sign in as you from now on."),
+    "passkey-named": text("The passkey is renamed."),
+    "passkey-removed": text(
+        "The passkey is removed and cannot sign in as you any more. Games and browsers that used it are signed out."
+    ),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
 }
 
@@ -40,6 +45,10 @@ ACTIVITY: Mapping[SecurityEvent, Text] = {
     SecurityEvent.INVITE_USED: text("Account created by an invite"),
     SecurityEvent.IDENTITY_LINKED: text("{provider} linked"),
     SecurityEvent.IDENTITY_UNLINKED: text("{provider} unlinked"),
+    SecurityEvent.PASSKEY_ADDED: text("Passkey added"),
+    SecurityEvent.PASSKEY_RENAMED: text("A passkey was renamed"),
+    SecurityEvent.PASSKEY_REMOVED: text("Passkey removed"),
+    SecurityEvent.PASSKEY_COUNT_BACK: text("A passkey was used that may be a copy"),
     SecurityEvent.PLAYER_RENAMED: text("Name changed"),
     SecurityEvent.DEVICE_RENAMED: text("A device was renamed"),
     SecurityEvent.PLAYERS_MERGED: text("Another account was merged into this one"),
@@ -68,6 +77,13 @@ SAVE_GONE = text("That version is not kept any more. Look at the versions again,
 SAVE_NO_ROOM = text("There is no room for it. Delete something in the game first, then try again.")
 SAVE_DAMAGED = text("The bytes of that version are damaged. Choose another one.")
 SAVE_WRONG = text("That save cannot be found. Open your account and choose again.")
+LAST_PASSKEY = text("This is your last way to sign in. Add another passkey first.")
+PASSKEY_GONE = text("That passkey is not known here any more. Open your account and look again.")
+PASSKEYS_OFF = text("Browsers allow no passkeys at the address of this server. Choose another way.")
+PASSKEY_REFUSED = text("That passkey was not accepted. Try again.")
+PASSKEY_KNOWN = text("You have that passkey already.")
+PASSKEYS_FULL = text("You have as many passkeys as this server keeps. Remove one first.")
+PASSKEY_WAY = text("a passkey")
 LAST_WAY = text("This is your last way to sign in. Link another one first.")
 NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 32 visible characters.")
 DEVICE_NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 64 visible characters.")

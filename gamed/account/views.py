@@ -14,6 +14,7 @@ from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
 from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
+from gamed.passkeys.model import MAX_PASSKEYS, PASSKEY, Passkey, PasskeyPrompt
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
 from gamed.sessions.browser_rules import BrowserName
@@ -150,9 +151,19 @@ class ShownWay(Struct, frozen=True):
 
 
 def sign_in_page(
-    form: str, choice: SignInChoice, feedback: FormFeedback | None = None, *, title: Text, lead: Text, back: str = ""
+    form: str,
+    choice: SignInChoice,
+    feedback: FormFeedback | None = None,
+    *,
+    title: Text,
+    lead: Text,
+    back: str = "",
+    passkey: PasskeyPrompt | None = None,
 ) -> Page:
-    """Return the page before the account; `back` is the sealed place to which the sign-in leads."""
+    """Return the page before the account; `back` is the sealed place to which the sign-in leads.
+
+    Without `passkey` it has no button for one, and no script.
+    """
     fields = {"back": back} if back else {}
     return page(
         "account_sign_in",
@@ -163,6 +174,7 @@ def sign_in_page(
         title=title,
         lead=lead,
         fields=fields,
+        passkey=passkey,
     )
 
 
@@ -186,6 +198,14 @@ def ended_page(ended: Ended, form: str = "", back: str = "") -> Page:
 def deleted_page() -> Page:
     lead = text("Your saves and everything else about you are gone from this server. You can close this page.")
     return message(text("Your account is deleted"), lead, sign="done")
+
+
+def passkey_removed_page() -> Page:
+    """Return the page after a passkey was removed that this browser had signed in with."""
+    lead = text(
+        "It cannot sign in as you any more. You had signed in with it here, so you are signed out of this page, too."
+    )
+    return message(text("The passkey is removed"), lead, sign="done", ways=(Way(text("Sign in again"), HOME),))
 
 
 def unlinked_page() -> Page:
@@ -227,6 +247,9 @@ def account_page(
         playing=len(overview.sessions) > 0,
         more_devices=max(0, len(overview.sessions) - SHOWN),
         ways=_ways(overview, choice),
+        passkeys=overview.passkeys,
+        passkey_host=overview.passkey_host,
+        more_passkeys=overview.passkey_host != "" and len(overview.passkeys) < MAX_PASSKEYS,
         adoptable=overview.adoptable,
         owner_page=overview.owner_page,
         activity=_activity(overview.activity, choice),
@@ -297,7 +320,8 @@ def _activity(events: Sequence[RecordedEvent], choice: SignInChoice) -> Sequence
         elif event is SecurityEvent.SIGNED_OUT and values.get("scope") == "others":
             words = sentences.SIGNED_OUT_OTHERS
         if words is not None:
-            way = _label(values.get("provider", LOCAL), choice) or sentences.LOCAL_WAY
+            provider = values.get("provider", LOCAL)
+            way = sentences.PASSKEY_WAY if provider == PASSKEY else _label(provider, choice) or sentences.LOCAL_WAY
             filled = Text(words.source, {"provider": way, "command": values.get("command", "")})
             alarming = words is sentences.WRONG_PASSWORD or event in WARNINGS
             shown.append(ShownEvent(filled, each.last_ms, each.times, alarming))
@@ -312,6 +336,17 @@ def rename_page(visit: Visit, device: ShownDevice, typed: str | None = None, err
     """Return the page that gives a device another name; `error` is a sentence about the one that was typed."""
     value = (device.client.device_name or "") if typed is None else typed[:TYPED_CHARACTERS]
     return page("rename_device", visit=visit, device=device, value=value, error=error)
+
+
+def passkey_page(visit: Visit, passkey: Passkey, typed: str | None = None, error: Text | None = None) -> Page:
+    """Return the page that renames or removes a passkey; `error` is a sentence about the name that was typed."""
+    value = passkey.name if typed is None else typed[:TYPED_CHARACTERS]
+    return page("passkey", visit=visit, shown=passkey, value=value, error=error)
+
+
+def new_passkey_page(visit: Visit, prompt: PasskeyPrompt, name: str, error: Text | None = None) -> Page:
+    """Return the page that makes a passkey; `name` is the typed or suggested one."""
+    return page("passkey_new", visit=visit, passkey=prompt, value=name[:TYPED_CHARACTERS], error=error)
 
 
 class ShownVersion(Struct, frozen=True):

@@ -24,6 +24,7 @@ from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull, MigrationError
 from gamed.database.store import Store
 from gamed.disk import sync_folder
+from gamed.passkeys import tables as passkey_tables
 from gamed.players import keyring
 from gamed.structs import redacts
 from gamed.timestamps import Now
@@ -127,7 +128,11 @@ def settle(store: Store, data: Path, choice: KeyChoice, random: Random, now_ms: 
     def transaction(connection: Connection) -> int | None:
         kept = None
         if choice.before is not None:
-            kept = keyring.rekey(connection, Keys.of(choice.before, random), keys, now_ms())
+            before = Keys.of(choice.before, random)
+            record = keyring.read_key_record(connection)
+            if record is not None and record.check_value == before.check:
+                passkey_tables.rekey(connection, before, keys)
+            kept = keyring.rekey(connection, before, keys, now_ms())
         keyring.check_key(connection, keys, choice.source, now_ms(), store)
         return kept
 

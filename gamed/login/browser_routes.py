@@ -30,9 +30,10 @@ from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.errors import CallbackMalformed, WrongBrowser
-from gamed.login.keys import LOCAL
+from gamed.login.keys import LOCAL, ExistingAccount
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
+from gamed.login.passkeys import PasskeyAuthenticator, login_row
 from gamed.login.responder import PageResponder, make_login_app, report, see_other
 from gamed.login.return_rules import return_address
 from gamed.login.transaction import LoginTransaction
@@ -52,6 +53,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
     browsers: BrowserLoginService
     authorize: AuthorizeService
     local: LocalLoginService | None
+    passkeys: PasskeyAuthenticator
     labels: Mapping[str, str]
     registration: Registration
     newcomers: NewcomerService
@@ -91,6 +93,22 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         cookie = self.pages.guard.cookie_or_new(request)
         show = self._create_page if creating else self._page
         return show(request, token, cookie, SignInPrompt(result.login), feedback)
+
+    @app.route("/auth/login/<token:token>/passkey", methods=["POST"])
+    async def sign_in_with_passkey(self, request: Request, token: str) -> bytes:
+        if self.local is None:
+            raise RouteNotFound
+        form, fields = self._form(request, token)
+
+        async def identify(login: LoginTransaction) -> ExistingAccount:
+            return await self.passkeys.authenticate(form, login_row(login.login_id, form.browser), fields)
+
+        result = await self.pages.tasks.run(self.local.sign_in_by(form, identify))
+        if isinstance(result, RedirectToResult):
+            return self.pages.redirect(request, result)
+        feedback = FormFeedback(result.error, result.retry_after)
+        cookie = self.pages.guard.cookie_or_new(request)
+        return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
 
     @app.route("/auth/login/<token:token>/decline", methods=["POST"])
     async def decline_login(self, request: Request, token: str) -> bytes:
@@ -162,7 +180,8 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         device = self.pages.device(request, prompt.login, token, cookie)
         status, feedback = report(request, feedback)
         if prompt.login.provider == LOCAL:
-            content = views.sign_in_page(device, self.registration, feedback)
+            row = login_row(prompt.login.login_id, self.pages.guard.index(cookie))
+            content = views.sign_in_page(device, self.registration, feedback, self.passkeys.prompt(row))
         else:
             label = self.labels[prompt.login.provider]
             provider = views.ProviderPrompt(label, prompt.login.intent, prompt.requester)

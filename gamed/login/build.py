@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from gamed.bounded_threads import BoundedThreads
 from gamed.config.model import Config, Mode
 from gamed.context import ServiceContext
-from gamed.crypto import Index
+from gamed.crypto import Index, Indexer
 from gamed.database.changes import ExternalChangeNotifier, Topic
 from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
@@ -23,6 +23,7 @@ from gamed.login.csrf import BrowserGuard
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
 from gamed.login.look_routes import LanguageRoutes, LookRoutes
 from gamed.login.newcomer import NewcomerService
+from gamed.login.passkeys import PasskeyAuthenticator
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
 from gamed.login.responder import PageResponder
 from gamed.login.routes import LoginRoutes, QrRoutes, drawing_threads
@@ -31,9 +32,11 @@ from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
+from gamed.passkeys.build import build_passkeys
+from gamed.players.names import SignInMethods
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
-from gamed.providers.discovery import namespace_indexes
+from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.sessions.credentials import SessionPolicy
 from gamed.sessions.service import FirstUses, RevocationListener, SessionService
 
@@ -66,6 +69,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
     collects: CollectService
     browsers: BrowserLoginService
     passwords: PasswordAuthenticator
+    passkeys: PasskeyAuthenticator
     authorize: AuthorizeService
     callbacks: CallbackService
     results: ResultService
@@ -99,6 +103,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
                 browsers=self.browsers,
                 authorize=self.authorize,
                 local=local,
+                passkeys=self.passkeys,
                 labels=self.labels,
                 registration=policy.registration,
                 newcomers=newcomers,
@@ -132,6 +137,13 @@ class LoginComponents(Struct, kw_only=True, eq=False):
         """End and delete expired logins, and delete rate limits that limit no client."""
         await self.lifecycle.expire()
         await self.store.delete_idle_buckets(self.context.now_ms())
+
+
+def enabled_methods(config: Config, indexer: Indexer) -> SignInMethods:
+    """Return the sign-in methods that the configuration enables."""
+    names = {name: identity_namespace(each).namespace_index(indexer) for name, each in config.providers.items()}
+    namespaces = namespace_indexes(indexer, config.providers.values())
+    return SignInMethods(config.mode is Mode.LOCAL, namespaces, names)
 
 
 def build_login(
@@ -178,6 +190,11 @@ def build_login(
         collects=CollectService(context=context, store=store, waiters=waiters, revoked=revoked),
         browsers=browsers,
         passwords=passwords,
+        passkeys=PasskeyAuthenticator(
+            context=context,
+            store=store,
+            passkeys=build_passkeys(service, enabled_methods(config, keys.indexer), revoked),
+        ),
         authorize=AuthorizeService(context=context, browsers=browsers, store=store, access=access, passwords=passwords),
         callbacks=CallbackService(context=context, browsers=browsers, store=store, access=access, waiters=waiters),
         results=ResultService(context=context, store=store, browsers=browsers),

@@ -166,7 +166,7 @@ class CollectService(Component, frozen=True, kw_only=True):
         response = self._stored_response(login, login.stage_ms)
         if isinstance(response, Complete):
             created, session = "yes" if response.result.created else "no", login.session_id or ""
-            values = {"player": player, "session": session, "provider": login.provider, "created": created}
+            values = {"player": player, "session": session, "provider": outcome.way, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
         for session_id in outcome.ended:
             audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=session_id)

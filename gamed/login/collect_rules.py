@@ -13,6 +13,7 @@ from gamed.config.model import Registration
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.transaction import LoginEvent, LoginTransaction, ProofMethod, Transition
 from gamed.outcomes import LoginFailure
+from gamed.passkeys.model import PASSKEY
 from gamed.sessions import credentials
 from gamed.sessions.credentials import CredentialPair
 
@@ -48,6 +49,13 @@ class CollectOutcome(Struct, frozen=True):
     """The invite that was used, and made the player."""
     ended: Sequence[str] = ()
     """The sessions of the player that ended because they were too many."""
+    passkey_id: str = ""
+    """The passkey that signed in, if one did."""
+
+    @property
+    def way(self) -> str:
+        """Return the way to sign in, as the log and the session name it."""
+        return PASSKEY if self.passkey_id else self.transition.after.provider
 
 
 class CollectResult(Struct, frozen=True):

@@ -29,6 +29,8 @@ from gamed.login.keys import (
 )
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import PASSKEY
 from gamed.players import tables as player_tables
 from gamed.players.names import name_index
 from gamed.sessions import tables as session_tables
@@ -68,8 +70,9 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     elif admitted is None:
         after = login.linked(command.now_ms)
     else:
-        after, ended = _open_session(connection, keys, command, login, admitted)
-    return CollectOutcome(Transition(before, after), player_id=player_id, ended=ended)
+        after, ended = _open_session(connection, keys, command, login, admitted, passkey_id=passkey_of(proved))
+    passkey_id = passkey_of(proved)
+    return CollectOutcome(Transition(before, after), player_id=player_id, ended=ended, passkey_id=passkey_id)
 
 
 def refused(
@@ -98,7 +101,13 @@ def admit(
 
 
 def _open_session(
-    connection: Connection, keys: Keys, command: CollectCommand, login: LoginTransaction, result: CollectResult
+    connection: Connection,
+    keys: Keys,
+    command: CollectCommand,
+    login: LoginTransaction,
+    result: CollectResult,
+    *,
+    passkey_id: str,
 ) -> tuple[LoginTransaction, Sequence[str]]:
     """Return the login with its credentials, and the sessions that ended because they were too many."""
     session_id = command.new_session.session_id
@@ -107,7 +116,8 @@ def _open_session(
         keys,
         session_id=session_id,
         player_id=result.player_id,
-        provider=login.provider,
+        provider=PASSKEY if passkey_id else login.provider,
+        passkey_id=passkey_id or None,
         client=login.client.device.to_json(),
         login_id=login.login_id,
         pair=result.pair,
@@ -121,10 +131,15 @@ def _open_session(
     return login.delivered(session_id, sealed, command.now_ms), ended
 
 
+def passkey_of(proved: Identified) -> str:
+    """Return the passkey that signed in, "" without one."""
+    return proved.passkey_id if isinstance(proved, ExistingAccount) else ""
+
+
 def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | None:
     """Return the player to whom the identity belongs at present."""
     match proved:
-        case ExistingAccount(player_id):
+        case ExistingAccount(player_id=player_id):
             return player_id
         case NewAccount(name):
             account = player_tables.find_account(connection, name_index(keys.indexer, name))
@@ -136,7 +151,11 @@ def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | N
 def admit_account(
     connection: Connection, account: ExistingAccount, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
-    """Admit the player who typed their password."""
+    """Admit the player who typed their password, or whose passkey signed in and was not removed since."""
+    if account.passkey_id:
+        if not passkey_tables.belongs_to(connection, account.passkey_id, account.player_id):
+            return LoginFailure.SESSION_REVOKED
+        return _admit_player(connection, account.player_id, command)
     admitted = _admit_by_password(connection, account.player_id, login, command)
     if isinstance(admitted, CollectResult):
         player_tables.record_account_use(connection, account.player_id, command.now_ms)

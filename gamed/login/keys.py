@@ -135,9 +135,11 @@ class ReturnProof(Struct, frozen=True):
 
 
 class ExistingAccount(msgspec.Struct, frozen=True, tag="existing"):
-    """A player of this server who typed their password."""
+    """A player of this server who typed their password, or whose passkey has signed the challenge."""
 
     player_id: str
+    passkey_id: str = ""
+    """The passkey, "" for a password."""
 
 
 class NewAccount(msgspec.Struct, frozen=True, tag="new"):

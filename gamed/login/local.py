@@ -3,7 +3,9 @@
 See SPEC 1/5; docs/protocol.md: Signing in; docs/owners/configuration.md: Limits.
 """
 
+from collections.abc import Callable, Coroutine
 from enum import Enum
+from typing import Any
 
 from msgspec import Struct
 
@@ -35,6 +37,8 @@ class FormError(Enum):
     PASSWORD_MALFORMED = "password_malformed"
     NAME_TAKEN = "name_taken"
     DISPLAY_NAME = "display_name"
+    PASSKEY = "passkey"
+    """A response of an authenticator that was not accepted; the page does not say why."""
     CLOSED = "closed"
     LIMIT = "limit"
     BUSY = "busy"
@@ -175,6 +179,9 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
         self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
 
 
+Identify = Callable[[LoginTransaction], Coroutine[Any, Any, Identified]]
+
+
 class LocalLoginService(Component, frozen=True, kw_only=True):
     """The service behind the sign-in page in local mode."""
 
@@ -187,12 +194,19 @@ class LocalLoginService(Component, frozen=True, kw_only=True):
 
         Raise UnknownLoginLink, LoginEnded or WrongBrowser if the login is not open to this browser.
         """
+        return await self.sign_in_by(form, lambda login: self._by_password(form, create))
+
+    async def sign_in_by(self, form: SignInForm, identify: Identify) -> RedirectToResult | FormRejected:
+        """Sign in with what `identify` returns for this login; it may raise SignInRejected.
+
+        Raise what sign_in() raises.
+        """
         page = await self.browsers.get(form.token, form.browser)
         if isinstance(page, RedirectToResult):
             return page
         key = LoginLookup.token(self.context.keys.indexer, form.token)
         try:
-            account = await self._identify(form, create)
+            account = await identify(page.login)
         except SignInRejected as e:
             if e.error in NOT_TRIED:
                 return FormRejected(page.login, e.error, e.retry_after)
@@ -205,7 +219,7 @@ class LocalLoginService(Component, frozen=True, kw_only=True):
         require_own(login, form.browser)
         return RedirectToResult(login.login_id)
 
-    async def _identify(self, form: SignInForm, create: bool) -> Identified:
+    async def _by_password(self, form: SignInForm, create: bool) -> Identified:
         if create:
             return await self.passwords.new_account(form)
         return ExistingAccount(await self.passwords.authenticate(form))

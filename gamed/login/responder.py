@@ -68,13 +68,13 @@ class PageResponder(Struct, frozen=True):
         the page says what has just happened, and offers no languages.
         """
         request.setResponseCode(status)
-        request.setHeaders(self.renderer.headers)
+        request.setHeaders(self.renderer.headers_of(shown))
         return self.render(request, shown, at)
 
     async def page_in_turns(self, request: Request, status: int, shown: Page, *, at: str | None = None) -> bytes:
         """Return the page as page() does, with pauses for other requests: for pages whose rows people or games add."""
         request.setResponseCode(status)
-        request.setHeaders(self.renderer.headers)
+        request.setHeaders(self.renderer.headers_of(shown))
         frame, language = self._frame(request, at), self.language(request)
         try:
             return await self.renderer.render_in_turns(shown, frame, language, self.pause)

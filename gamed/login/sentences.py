@@ -16,6 +16,7 @@ REFUSED: Mapping[FormError, Text] = {
     FormError.PASSWORD_MALFORMED: text("That password cannot be used. Choose 8 to 128 characters."),
     FormError.NAME_TAKEN: text("That name is taken. Choose another, or sign in if it is yours."),
     FormError.DISPLAY_NAME: REFUSED_NAME,
+    FormError.PASSKEY: text("That passkey was not accepted. Sign in another way, or try again."),
     FormError.CLOSED: text("This server takes no new accounts. Ask its owner for one."),
     FormError.BUSY: text("Many people are signing in at this moment. Try again in a few seconds."),
 }

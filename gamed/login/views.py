@@ -17,6 +17,7 @@ from gamed.login.sentences import Place
 from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Page, Text, Way, counted, page, text
+from gamed.passkeys.model import PasskeyPrompt
 from gamed.structs import redacts
 
 SERVER_ERROR: Final = 500
@@ -38,9 +39,11 @@ class FormFeedback(Struct, frozen=True):
 
     @property
     def focus(self) -> str:
-        """Return the field that has the focus: the one next to the error, or else the empty password."""
+        """Return the field that has the focus: the one next to the error, or else the empty password; "" for none."""
         if self.error is FormError.DISPLAY_NAME and self.creating:
             return "display_name"
+        if self.error is FormError.PASSKEY:
+            return ""
         return "name" if self.creating or self.error in _NAME_ERRORS else "password"
 
     @property
@@ -77,8 +80,15 @@ def home_page(address: str) -> Page:
     return page("home", address=address)
 
 
-def sign_in_page(device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None) -> Page:
-    return page("sign_in", device=device, registration=registration.value, feedback=feedback)
+def sign_in_page(
+    device: DeviceInfo,
+    registration: Registration,
+    feedback: FormFeedback | None = None,
+    passkey: PasskeyPrompt | None = None,
+) -> Page:
+    """Return the page; without `passkey` it has no button for one, and no script."""
+    values = {"device": device, "registration": registration.value, "feedback": feedback}
+    return page("sign_in", **values, passkey=passkey)
 
 
 def create_page(device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None) -> Page:

@@ -17,6 +17,7 @@ from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
 from gamed.open_files import RESERVED_FILES
 from gamed.ops.findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
+from gamed.passkeys.model import PasskeySite
 from gamed.readable import size
 
 OTHERS = 0o077
@@ -250,6 +251,18 @@ def describe_notify(notify: Notify | None) -> Finding:
     return ok(
         "notify", f"messages to the owner go out in the format {notify.format.value}; gamed notify test sends one"
     )
+
+
+def check_passkeys(public_url: str | None, void: int) -> Finding:
+    """Report whether players can have passkeys; `void` are those of another host."""
+    site, name = PasskeySite.of(public_url), "passkeys"
+    if site is None:
+        why = "browsers allow no passkeys at this address"
+        return skipped(name, why, "They need a public_url with https and a host name, or http://localhost.")
+    if void:
+        text = f"{void} of another host than {site.rp_id} cannot sign in any more"
+        return warning(name, text, "Players sign in another way and add new ones, or get gamed players reset-link.")
+    return ok(name, f"players can add passkeys of {site.rp_id}")
 
 
 def redirect_uri(config: Config, name: str, *, registered: bool = True) -> Finding:

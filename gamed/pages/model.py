@@ -26,6 +26,11 @@ class Page(Struct, frozen=True):
     template: str
     values: Mapping[str, object]
 
+    @property
+    def scripted(self) -> bool:
+        """Return whether the page asks for a passkey, which needs the script; all other pages have none."""
+        return self.values.get("passkey") is not None
+
 
 def page(template: str, **values: object) -> Page:
     return Page(template, values)

@@ -1,4 +1,5 @@
-"""Renders pages from templates: with a style sheet that the page's policy allows by its hash, and without a script.
+"""Renders pages from templates: with a style sheet that the page's policy allows by its hash. A page that
+asks for a passkey has a script, too, allowed in the same way; all others have none.
 
 A template that fails is answered by a plain page with the request's id, so that nobody sees a traceback or half a page.
 """
@@ -49,11 +50,20 @@ class PageRenderer:
         hashed = b64encode(sha256(self.style.encode()).digest()).decode()
         sources = f"style-src 'sha256-{hashed}'; img-src 'self'; "  # CSP 3, 8.3
         self.headers: Mapping[str, str] = {**PAGE_HEADERS, "Content-Security-Policy": POLICY.format(sources=sources)}
+        # `connect-src` stays 'none': the script fills a form, and the browser sends it.
+        self.script = (FOLDER / "passkey.js").read_text("utf-8")
+        hashed = b64encode(sha256(self.script.encode()).digest()).decode()
+        sources = f"script-src 'sha256-{hashed}'; {sources}"
+        self._scripted = {**PAGE_HEADERS, "Content-Security-Policy": POLICY.format(sources=sources)}
 
     @property
     def names(self) -> Sequence[str]:
         """Return the names of all templates, parts first; a page's name has no `_` before it."""
         return sorted(each.name for each in (FOLDER / "templates").iterdir())
+
+    def headers_of(self, shown: Page) -> Mapping[str, str]:
+        """Return the header fields of a page: only one that asks for a passkey may run the script."""
+        return self._scripted if shown.scripted else self.headers
 
     def prepare(self, name: str) -> None:
         """Compile a template, which takes 1 to 10 ms of the thread."""
@@ -97,7 +107,8 @@ class PageRenderer:
         from gamed.pages.environment import shared_environment, words
 
         template = shared_environment().get_template(f"{shown.template}.html")
-        own = {"style": Markup(self.style), "frame": frame, "server": frame.server}
+        script = Markup(self.script) if shown.scripted else None
+        own = {"style": Markup(self.style), "script": script, "frame": frame, "server": frame.server}
         return template.generate({**words(language, frame.now_ms), **shown.values, **own})
 
 

@@ -30,10 +30,12 @@ def open_browser(
     provider: str,
     now_ms: int,
     verified: bool,
+    passkey_id: str | None = None,
 ) -> Sequence[str]:
     """Insert a browser session; return the sessions that ended because the player had MAX_SESSIONS of them.
 
-    `verified`: the person typed the password, or the provider has proved that it asked the person to sign in.
+    `verified`: the person typed the password or used the passkey `passkey_id`, or the provider has proved that it asked
+    the person to sign in.
     """
     # LIMIT: SQLite has no OFFSET without it, and its LIMIT -1 is not PostgreSQL's.
     least_used = """
@@ -45,8 +47,9 @@ def open_browser(
     ended = connection.execute(least_used, {"player_id": player_id, "kept": MAX_SESSIONS - 1}).fetchall()
     query = """
         INSERT INTO browser_session (
-            cookie_index, session_id, player_id, provider, agent, created_ms, last_used_ms, verified)
-        VALUES (:cookie_index, :session_id, :player_id, :provider, :agent, :now_ms, :now_ms, :verified)
+            cookie_index, session_id, player_id, provider, agent, created_ms, last_used_ms, verified,
+            passkey_id)
+        VALUES (:cookie_index, :session_id, :player_id, :provider, :agent, :now_ms, :now_ms, :verified, :passkey_id)
     """
     values: dict[str, object] = {
         "cookie_index": _index(indexer, new.token),
@@ -54,6 +57,7 @@ def open_browser(
         "player_id": player_id,
     }
     values |= {"provider": provider, "agent": new.browser.to_text(), "now_ms": now_ms, "verified": int(verified)}
+    values["passkey_id"] = passkey_id
     connection.execute(query, values)
     return [session_id for (session_id,) in ended]
 

@@ -37,17 +37,19 @@ def open_session(
     login_id: str | None,
     pair: CredentialPair,
     now_ms: int,
+    passkey_id: str | None = None,
 ) -> Sequence[str]:
     """Insert a session with its first pair; return the sessions that ended because the player had MAX_SESSIONS.
 
-    `client` is JSON; `login_id` is the login that made the session, or None if a command did.
+    `client` is JSON; `login_id` is the login that made the session, or None if a command did; `passkey_id` is the
+    passkey that signed in, if one did.
     """
     ended = _make_room(connection, player_id, now_ms)  # before the insert: the new one is not the least used of 100
     query = """
         INSERT INTO session (session_id, player_id, login_id, provider, client, created_ms, last_used_ms,
-                             generation, rotated_ms, used, expires_ms, expiry_day, tick)
+                             generation, rotated_ms, used, expires_ms, expiry_day, tick, passkey_id)
         VALUES (:session_id, :player_id, :login_id, :provider, :client, :now_ms, :now_ms,
-                1, :now_ms, 0, :expires_ms, :expires_ms / :day_ms, :tick)
+                1, :now_ms, 0, :expires_ms, :expires_ms / :day_ms, :tick, :passkey_id)
     """
     values = {
         "session_id": session_id,
@@ -59,6 +61,7 @@ def open_session(
         "expires_ms": pair.refresh_expires_ms,
         "day_ms": DAY_MS,
         "tick": tick_of(pair.refresh),
+        "passkey_id": passkey_id,
     }
     connection.execute(query, values)
     insert_pair(connection, keys.indexer, session_id, 1, pair)
@@ -313,13 +316,13 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
 def sessions_not_of(connection: Connection, player_id: str, providers: Collection[str]) -> Sequence[str]:
     """Return the sessions, and browser sessions, that a sign-in at none of these providers opened.
 
-    Those that a command opened are left out: no sign-in did.
+    Those that a command opened are left out: no sign-in did. So are those of a passkey, which end with it.
     """
     query = """
         SELECT session_id, provider FROM session
-        WHERE player_id = :player_id AND revoked_ms IS NULL AND login_id IS NOT NULL
+        WHERE player_id = :player_id AND revoked_ms IS NULL AND login_id IS NOT NULL AND passkey_id IS NULL
         UNION ALL
-        SELECT session_id, provider FROM browser_session WHERE player_id = :player_id
+        SELECT session_id, provider FROM browser_session WHERE player_id = :player_id AND passkey_id IS NULL
     """
     rows = connection.execute(query, {"player_id": player_id}).fetchall()
     return [session_id for session_id, provider in rows if provider not in providers]

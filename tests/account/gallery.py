@@ -26,6 +26,7 @@ from gamed.outcomes import LoginFailure
 from gamed.owner import sentences as owner_sentences
 from gamed.owner.report import WAITING, ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.owner.views import owner_page
+from gamed.passkeys.model import PASSKEY, Passkey, PasskeyPrompt
 from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
@@ -43,6 +44,7 @@ LONG = SERVERS["long"]
 LONG_VISIT = views.Visit(FORM, PLAYERS[0], "W" * 32, sentences.NOTICES["dismissed"])
 LINK = views.LinkView(TOKEN, FORM)
 AT_PROVIDERS = views.SignInChoice({"discord": "Discord", "google": "Google"}, ("Discord", "Google"))
+PASSKEY_PROMPT = PasskeyPrompt('{"call":"get","publicKey":{"rpId":"game.example"}}', "c" * 200)
 WITH_PASSWORD = views.SignInChoice({})
 BROWSERS = (BrowserName("Firefox", "Linux"), BrowserName("Chrome"), BrowserName(None, "Android"), BrowserName())
 LABELS = {"discord": "Discord", "google": "Google"}
@@ -52,7 +54,7 @@ VERSIONS = {"gamed": "1.0.0", "Python": "3.11.2", "Twisted": "26.10.0", "SQLite"
 @cache
 def every_page() -> Sequence[Shown]:
     """Return all pages of this gallery; a process makes them once."""
-    pages = [*sign_ins(), *accounts(), *saves(), *of_links(), *of_owner(), *owner_gallery.every_page()]
+    pages = [*sign_ins(), *accounts(), *passkeys(), *saves(), *of_links(), *of_owner(), *owner_gallery.every_page()]
     assert len({page.name for page in pages}) == len(pages)
     return pages
 
@@ -70,6 +72,10 @@ def sign_ins() -> Iterator[Shown]:
     wrong = FormFeedback(FormError.WRONG, name="Anna")
     page = views.sign_in_page(FORM, WITH_PASSWORD, wrong, title=TITLE, lead=SIGN_IN_LEAD)
     yield Shown.of("account sign-in refused", page)
+    for way, choice in (("password", WITH_PASSWORD), ("provider", AT_PROVIDERS)):
+        refused = FormFeedback(FormError.PASSKEY)
+        page = views.sign_in_page(FORM, choice, refused, title=TITLE, lead=SIGN_IN_LEAD, passkey=PASSKEY_PROMPT)
+        yield Shown.of(f"account passkey refused beside {way}", page)
     yield Shown.of("account working", views.working_page())
     for outcome in LoginFailure:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
@@ -78,6 +84,24 @@ def sign_ins() -> Iterator[Shown]:
     yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
     yield Shown.of("account unlinked", views.unlinked_page())
     yield Shown.of("account deleted", views.deleted_page())
+
+
+def passkeys() -> Iterator[Shown]:
+    """Yield the pages that make, rename and remove a passkey."""
+    unused = Passkey("pky_1", "Phone", "game.example", True, True, NOW_MS - DAY_MS, None)
+    used = Passkey("pky_2", "W" * 64, "old.example", False, False, NOW_MS - 2 * DAY_MS, NOW_MS - HOUR_MS)
+    yield Shown.of("new passkey", views.new_passkey_page(VISIT, PASSKEY_PROMPT, "Linux / Firefox"))
+    for number, sentence in enumerate((sentences.PASSKEY_KNOWN, sentences.PASSKEYS_FULL, sentences.PASSKEY_REFUSED)):
+        page = views.new_passkey_page(LONG_VISIT, PASSKEY_PROMPT, "W" * 64, sentence)
+        yield Shown.of(f"new passkey refused {number}", page, LONG)
+    yield Shown.of("passkey", views.passkey_page(VISIT, unused))
+    error = sentences.DEVICE_NAME_UNUSABLE
+    yield Shown.of("passkey refused", views.passkey_page(LONG_VISIT, used, "x" * 65, error), LONG)
+    yield Shown.of("passkey removed", views.passkey_removed_page())
+    with_keys = replace(overview(), passkeys=(unused, used), passkey_host="game.example")
+    yield Shown.of("account with passkeys", views.account_page(VISIT, with_keys, WITH_PASSWORD))
+    void = replace(overview("discord"), passkeys=(unused, used))
+    yield Shown.of("account with void passkeys", views.account_page(VISIT, void, AT_PROVIDERS))
 
 
 def saves() -> Iterator[Shown]:
@@ -234,6 +258,7 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
     usage = Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000)
     happened = [
         RecordedEvent(SecurityEvent.SIGN_IN, {"provider": (*providers, LOCAL)[0]}, NOW_MS - 3 * MINUTE_MS, 1),
+        RecordedEvent(SecurityEvent.SIGN_IN, {"provider": PASSKEY}, NOW_MS - 4 * MINUTE_MS, 1),
         RecordedEvent(SecurityEvent.PLAYER_RENAMED, {}, NOW_MS - HOUR_MS, 1),
         RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_password"}, NOW_MS - DAY_MS, 3),
     ]

@@ -644,7 +644,8 @@ class SaveTests(AccountCase):
         browsers = [{"session_id": browser, "provider": "local", **instants, "program": None, "system": None}]
         ways = [{"provider": "local", "linked_at": began, "last_used_at": now}]
         who = {"format": 1, "player": ANNA, "name": "Anna", "display_name": None, "exported_at": now}
-        expected = {**who, "sign_in": ways, "devices": devices, "browsers": browsers, "activity": found["activity"]}
+        who |= {"sign_in": ways, "passkeys": []}
+        expected = {**who, "devices": devices, "browsers": browsers, "activity": found["activity"]}
         self.assertEqual(found, expected)
 
     def test_own_activity(self) -> None:

@@ -55,7 +55,8 @@ class Page(HTMLParser):
         if tag not in VOID:
             self._inside.append(tag)
         if tag == "form":
-            self.forms.append({"action": named["action"], "method": named["method"], "fields": {}})
+            form = {"action": named["action"], "method": named["method"], "fields": {}}
+            self.forms.append({**form, "options": named.get("data-options")})
         elif tag == "input" and (named.get("type") != "checkbox" or "checked" in named):
             self.forms[-1]["fields"][named["name"]] = named.get("value") or ""
         elif tag == "a":
@@ -70,7 +71,7 @@ class Page(HTMLParser):
         for name in ("h1", "title"):
             if name in self._inside:
                 self.titles[name] = self.titles.get(name, "") + data
-        if "style" not in self._inside:
+        if "style" not in self._inside and "script" not in self._inside:
             self.words.append(data)
 
     @property

@@ -117,7 +117,7 @@ class OwnerPageCase(SynchronousTestCase):
         self.write(lambda connection: write_events(connection, [count], START_MS))
 
     def add_session(self, player_id: str, number: int, *, revoked: bool = False) -> None:
-        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, 0, 0, 0, ?)"
+        query = "INSERT INTO session VALUES (?, ?, NULL, 'local', '{}', 0, 0, 1, 0, 0, NULL, ?, 0, 0, 0, ?, NULL)"
         values = (f"ses_{player_id}{number}", player_id, START_MS + DAY_MS, START_MS if revoked else None)
         self.write(lambda connection: connection.execute(query, values).close())
 

@@ -12,7 +12,7 @@ CLASSIFIERS = {
     "License :: OSI Approved :: MIT License": "MIT",
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
 }
-READ = {"jinja2": "BSD-3-Clause", "segno": "BSD-3-Clause"}
+READ = {"fido2": "BSD-2-Clause AND Apache-2.0 AND MPL-2.0", "jinja2": "BSD-3-Clause", "segno": "BSD-3-Clause"}
 """Libraries whose metadata name a family of licences only; the text of the licence was read."""
 FIELDS = {"BSD-3-Clause", "MIT"}
 """Values of the older free text that are SPDX identifiers."""

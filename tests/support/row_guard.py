@@ -27,10 +27,21 @@ OF_OWNER = ("owner_page", "owner_code", "owner_backup", "daily_figure")
 KEYS: Mapping[str, Mapping[str, str]] = {
     "auth": {
         **dict.fromkeys(("player", "identity", "local_account", "reset_link", "session", "browser_session"), OWN),
+        **dict.fromkeys(("passkey",), OWN),
         **dict.fromkeys(("player_merge", "security_event"), OWN),
         **dict.fromkeys(("login", "login_count", "authorization_attempt"), f"'{LOGINS}'"),
         **dict.fromkeys(
-            (*OF_OWNER, "key_record", "ticket_key", "invite", "last_backup", "database_identity", "heartbeat"), NO_KEY
+            (
+                *OF_OWNER,
+                "key_record",
+                "ticket_key",
+                "passkey_challenge",
+                "invite",
+                "last_backup",
+                "database_identity",
+                "heartbeat",
+            ),
+            NO_KEY,
         ),
         "credential": SESSION,
         "limit_bucket": f"'{LIMITS}'",

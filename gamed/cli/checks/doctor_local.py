@@ -19,12 +19,14 @@ from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider
 from gamed.database.connection import AUTH
-from gamed.database.errors import DatabaseError
+from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
 from gamed.ops import machine_checks
 from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped
 from gamed.ops.machine import Machine, Step, database_steps, quick_steps
 from gamed.ops.machine_checks import facts
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import PasskeySite
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import metadata_url, validate_metadata
 from gamed.stores import open_store
@@ -68,6 +70,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [machine_checks.check_clock(min(offsets, key=abs) if offsets else None)],
         lambda: [machine_checks.describe_notify(config.notify)],
+        partial(_passkeys, store, config),
     ]
 
 
@@ -116,6 +119,17 @@ def _key(store: Store, data: Path, config: Config) -> list[Finding]:
     if choice.fresh:
         return [skipped("key", f"there is no {name} yet to compare it with")]
     return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits {name}")]
+
+
+def _passkeys(store: Store, config: Config) -> list[Finding]:
+    site = PasskeySite.of(config.public_url)
+    void = 0
+    try:
+        if site is not None and store.exists(AUTH):
+            void = store.run_read(AUTH, partial(passkey_tables.count_others, rp_id=site.rp_id))
+    except (DatabaseError, MigrationError):
+        return [skipped("passkeys", f"{store.name(AUTH)} cannot be read")]
+    return [machine_checks.check_passkeys(config.public_url, void)]
 
 
 def _is_local(data: Path) -> bool | None:

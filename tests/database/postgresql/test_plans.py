@@ -28,6 +28,8 @@ WHOLE = {
     "gamed.saves.integrity:",
     "gamed.saves.integrity:count_blobs",
     "gamed.saves.integrity:state_totals",
+    "gamed.passkeys.tables:count_others",
+    "gamed.passkeys.tables:rekey",
     "gamed.saves.tables:largest_players",
     "gamed.saves.tables:total_usage",
     "gamed.sessions.tables:count_active",

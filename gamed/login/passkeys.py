@@ -1,0 +1,62 @@
+"""A player signs in with a passkey on the page of a login or of the account, where another would type a password.
+
+See WebAuthn Level 2, 7.2; docs/owners/configuration.md: Limits.
+"""
+
+from collections.abc import Mapping
+
+from gamed.audit import SecurityEvent
+from gamed.crypto import Index
+from gamed.login.keys import ExistingAccount
+from gamed.login.local import PER_ADDRESS_FACTOR, FormError, SignInForm, SignInRejected
+from gamed.login.policy import LoginContext, per_address
+from gamed.login.store import LoginStore
+from gamed.passkeys.errors import PasskeyRefused
+from gamed.passkeys.model import PASSKEY, PasskeyPrompt
+from gamed.passkeys.service import PasskeyService
+from gamed.rate_limit import RateLimit, RateLimited
+from gamed.structs import Component
+
+
+def login_row(login_id: str, browser: Index) -> str:
+    """Return what a ceremony on the page of a login is bound to."""
+    return f"login:{login_id}:{browser.hex()}"
+
+
+def account_row(browser: Index) -> str:
+    """Return what a ceremony on the page before the account is bound to."""
+    return f"account:{browser.hex()}"
+
+
+class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
+    """The check of a posted passkey, with the rate limit of passwords per address."""
+
+    context: LoginContext
+    store: LoginStore
+    passkeys: PasskeyService
+
+    def prompt(self, row: str) -> PasskeyPrompt | None:
+        """Return the parts of a page; None where browsers allow no passkeys."""
+        return self.passkeys.sign_in_prompt(row)
+
+    async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> ExistingAccount:
+        """Return the player of the passkey; raise SignInRejected. Do not cancel this."""
+        rate = RateLimit.per_minute(self.context.policy.limits.passwords_per_minute).times(PER_ADDRESS_FACTOR)
+        buckets = per_address(self.context.keys.indexer, b"password", form.address, rate)
+        try:
+            await self.store.acquire(buckets, self.context.now_ms())
+        except RateLimited as e:
+            self._record("too_many_passwords", form)
+            raise SignInRejected(FormError.LIMIT, e.retry_after) from None
+        try:
+            proven = await self.passkeys.prove(row, fields)
+        except PasskeyRefused as e:
+            self._record(f"passkey_{e.refusal.value}", form, e.player_id)
+            raise SignInRejected(FormError.PASSKEY) from None
+        return ExistingAccount(proven.player_id, proven.passkey_id)
+
+    def _record(self, outcome: str, form: SignInForm, player_id: str = "") -> None:
+        values = {"provider": PASSKEY, "outcome": outcome, "request": form.request_id}
+        if player_id:
+            values["player"] = player_id
+        self.context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)

@@ -1,0 +1,138 @@
+"""The store of passkeys runs each operation as one transaction of auth.db.
+
+A response is verified inside the transaction that stores its use: so a challenge works once in all processes, and the
+library that verifies signatures is imported in a thread of the database, not by the reactor and not by the start.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from twisted.internet.defer import Deferred
+
+from gamed.crypto import Keys, Purpose
+from gamed.database import rate_limits
+from gamed.database.connection import Connection, is_storable
+from gamed.database.queues import ReadQueue, WriteQueue
+from gamed.passkeys import tables
+from gamed.passkeys.errors import PasskeyRefused, Refusal
+from gamed.passkeys.model import MAX_PASSKEYS, Assertion, Ceremony, Credential, Passkey, PasskeySite, Proven
+from gamed.passkeys.service import AddCommand, RemoveCommand, Removed
+from gamed.players import tables as player_tables
+from gamed.players.names import SignInMethods
+from gamed.rate_limit import RateLimit
+from gamed.sessions import tables as session_tables
+from gamed.structs import Component
+
+CHANGES = RateLimit(interval_ms=6_000, burst=2 * MAX_PASSKEYS)
+"""How often one player may add or rename passkeys."""
+
+
+class PasskeyStore(Component, frozen=True, kw_only=True):
+    """The passkeys of auth.db; every method raises DatabaseError."""
+
+    reads: ReadQueue
+    writes: WriteQueue
+    keys: Keys
+
+    def list(self, player_id: str) -> Deferred[Sequence[Passkey]]:
+        return self.reads.submit(partial(tables.list_of, keys=self.keys, player_id=player_id))
+
+    def credentials(self, player_id: str) -> Deferred[Sequence[Credential]]:
+        return self.reads.submit(partial(tables.credentials_of, keys=self.keys, player_id=player_id))
+
+    def is_known(self, credential_id: bytes) -> Deferred[bool]:
+        """Return whether a credential is one of this server, without a write: anyone may send any id."""
+        return self.reads.submit(lambda connection: tables.find(connection, self.keys, credential_id) is not None)
+
+    def prove(self, response: Assertion, ceremony: Ceremony, site: PasskeySite, now_ms: int) -> Deferred[Proven]:
+        """Verify an assertion and store its use; raise PasskeyRefused, which stores nothing."""
+        prove = partial(prove_passkey, keys=self.keys, ceremony=ceremony, site=site, now_ms=now_ms)
+        return self.writes.submit(partial(prove, response=response))
+
+    def add(self, command: AddCommand, site: PasskeySite) -> Deferred[Refusal | None]:
+        """Verify a registration and store the passkey; return why it was refused. Raise RateLimited."""
+        return self.writes.submit(partial(add_passkey, keys=self.keys, command=command, site=site))
+
+    def rename(self, player_id: str, passkey_id: str, name: str, now_ms: int) -> Deferred[bool]:
+        """Store another name; return False if the player has no such passkey. Raise RateLimited."""
+
+        def transaction(connection: Connection) -> bool:
+            _count_change(connection, self.keys, player_id, now_ms)
+            return is_storable(passkey_id) and tables.rename(connection, self.keys, passkey_id, player_id, name)
+
+        return self.writes.submit(transaction, keys=(player_id, rate_limits.LIMITS))
+
+    def remove(self, command: RemoveCommand, enabled: SignInMethods) -> Deferred[Removed | None]:
+        """Delete a passkey and end its sessions; return None if the player has no such passkey."""
+        remove = partial(remove_passkey, command=command, enabled=enabled)
+        return self.writes.submit(remove, keys=(command.caller.player_id, session_tables.LOGINS))
+
+
+def prove_passkey(
+    connection: Connection, *, keys: Keys, response: Assertion, ceremony: Ceremony, site: PasskeySite, now_ms: int
+) -> Proven:
+    """Read, verify, write; PasskeyStore.prove() describes the rest."""
+    from gamed.passkeys.passkey_rules import check_assertion
+
+    stored = tables.find(connection, keys, response.credential_id)
+    if stored is None:
+        raise PasskeyRefused(Refusal.UNKNOWN)
+    use = check_assertion(response, ceremony, site, stored)
+    if not tables.use_challenge(connection, keys.indexer, ceremony, now_ms):
+        raise PasskeyRefused(Refusal.EXPIRED, stored.player_id)
+    tables.record_use(connection, stored.passkey_id, use, now_ms)
+    return Proven(stored.player_id, stored.passkey_id, use.went_back)
+
+
+def add_passkey(connection: Connection, keys: Keys, command: AddCommand, site: PasskeySite) -> Refusal | None:
+    """Read, verify, write; PasskeyStore.add() describes the rest. A refusal is a value, so that it counts, too."""
+    _count_change(connection, keys, command.caller.player_id, command.now_ms)
+    try:
+        _add(connection, keys, command, site)
+    except PasskeyRefused as e:
+        return e.refusal
+    return None
+
+
+def _add(connection: Connection, keys: Keys, command: AddCommand, site: PasskeySite) -> None:
+    """Raise PasskeyRefused before anything is written.
+
+    The session is read here once more: it may have ended since the request was authenticated.
+    """
+    from gamed.passkeys.passkey_rules import check_registration
+
+    player_id, now_ms = command.caller.player_id, command.now_ms
+    if session_tables.living_player(connection, command.caller.session_id, now_ms) != player_id:
+        raise PasskeyRefused(Refusal.EXPIRED, player_id)
+    if tables.count_of(connection, player_id) >= MAX_PASSKEYS:
+        raise PasskeyRefused(Refusal.TOO_MANY, player_id)
+    new = check_registration(command.response, command.ceremony, site)
+    if tables.find(connection, keys, new.credential.credential_id) is not None:
+        raise PasskeyRefused(Refusal.KNOWN, player_id)
+    if not tables.use_challenge(connection, keys.indexer, command.ceremony, now_ms):
+        raise PasskeyRefused(Refusal.EXPIRED, player_id)
+    named = {"passkey_id": command.passkey_id, "player_id": player_id, "rp_id": site.rp_id, "name": command.name}
+    tables.insert(connection, keys, new, **named, now_ms=now_ms)
+
+
+def remove_passkey(connection: Connection, command: RemoveCommand, enabled: SignInMethods) -> Removed | None:
+    """Delete a passkey and end the sessions that it opened, the requesting one last.
+
+    With `last` nothing changed: the player could not sign in any more.
+    """
+    player_id, own, passkey_id = command.caller.player_id, command.caller.session_id, command.passkey_id
+    if not is_storable(passkey_id) or not tables.belongs_to(connection, passkey_id, player_id):
+        return None
+    methods = player_tables.sign_in_methods(connection, player_id)
+    if tables.count_of(connection, player_id) == 1 and not any(enabled.is_enabled(each) for each in methods):
+        return Removed(last=True)
+    opened = tables.sessions_of(connection, passkey_id, player_id)
+    for session_id in sorted(opened, key=lambda session_id: session_id == own):
+        session_tables.revoke_any(connection, session_id, command.now_ms)
+    tables.delete(connection, passkey_id, player_id)
+    return Removed(sessions=len(opened), own_ended=own in opened)
+
+
+def _count_change(connection: Connection, keys: Keys, player_id: str, now_ms: int) -> None:
+    bucket = keys.indexer.index(Purpose.LIMIT, b"passkey", player_id.encode())
+    rate_limits.acquire(connection, {bucket: CHANGES}, now_ms)
