@@ -35,6 +35,7 @@ COMMANDS = {
     "caddy": ("run", "setup.samples", "Print settings for systemd and proxies."),
     "players": ("players", "people.players", "Add players, show them, decide who may play."),
     "sessions": ("players", "people.sessions", "Show who is signed in, and what happened."),
+    "passkeys": ("players", "people.passkeys", "Show who is signed in, and what happened."),
     "events": ("players", "people.events", "Show who is signed in, and what happened."),
     "owner": ("players", "people.owner", "Choose the owner, send the owner a message."),
     "notify": ("players", "checks.notify", "Choose the owner, send the owner a message."),

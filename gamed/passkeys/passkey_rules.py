@@ -5,10 +5,11 @@ fido2 parses what is CBOR and verifies signatures; its class for servers is not 
 this module imports the library, 20 to 60 ms: only a database thread does that, at the first use.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from struct import unpack
-from typing import Final
+from typing import Any, Final, cast
 
 from cryptography.exceptions import InvalidSignature
 from fido2 import cbor
@@ -69,7 +70,8 @@ def check_assertion(response: Assertion, ceremony: Ceremony, site: PasskeySite, 
     signed = response.authenticator_data + sha256(response.client_data).digest()
     try:
         AuthenticatorData(response.authenticator_data)  # nothing may follow the parts that the flags announce
-        CoseKey.parse(cbor.decode(credential.public_key)).verify(signed, response.signature)
+        key = cast(Mapping[int, Any], cbor.decode(credential.public_key))
+        CoseKey.parse(key).verify(signed, response.signature)
     except Exception:  # InvalidSignature, or what the parser of the optional parts raises
         raise PasskeyRefused(Refusal.SIGNATURE, player_id) from None
     counts = sign_count > 0 or stored.sign_count > 0

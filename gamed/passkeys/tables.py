@@ -12,6 +12,7 @@ import msgspec
 from gamed.crypto import Index, Indexer, Keys, Purpose
 from gamed.database.connection import Connection
 from gamed.passkeys.model import CEREMONY_MS, Ceremony, Credential, NewPasskey, Passkey, StoredPasskey, Use
+from gamed.sessions import tables as session_tables
 
 _LISTED = "passkey_id, sealed_name, rp_id, synced, backed_up, created_ms, last_used_ms"
 
@@ -146,6 +147,21 @@ def sessions_of(connection: Connection, passkey_id: str, player_id: str) -> Sequ
     """
     rows = connection.execute(query, {"passkey_id": passkey_id, "player_id": player_id}).fetchall()
     return [session_id for (session_id,) in rows]
+
+
+def reset(connection: Connection, player_id: str, now_ms: int) -> tuple[int, int]:
+    """Delete all passkeys of a player and end the sessions that they opened; return the numbers of both."""
+    query = """
+        SELECT session_id FROM session
+        WHERE player_id = :player_id AND passkey_id IS NOT NULL AND revoked_ms IS NULL
+        UNION ALL
+        SELECT session_id FROM browser_session WHERE player_id = :player_id AND passkey_id IS NOT NULL
+    """
+    values = {"player_id": player_id}
+    opened = connection.execute(query, values).fetchall()
+    for (session_id,) in opened:
+        session_tables.revoke_any(connection, session_id, now_ms)
+    return connection.execute("DELETE FROM passkey WHERE player_id = :player_id", values).rowcount, len(opened)
 
 
 def rekey(connection: Connection, old: Keys, new: Keys) -> None:

@@ -86,6 +86,8 @@ COMMANDS = (
     "sessions list",
     "sessions list anna",
     "sessions revoke anna",
+    "passkeys list",
+    "passkeys reset anna",
     "owner claim anna",
     "owner page on",
     "owner page status",

@@ -71,6 +71,12 @@ class PasskeyWalk(ServiceCase):
         self.press("Add a passkey", "Name of the passkey")
         self.press("Add a passkey", then)
 
+    def use_button(self, then: str) -> None:
+        """Press the button, touch the device, and wait for these words; autofill was not touched before."""
+        self.browser.step(lambda page: page.get_by_role("button", name="Sign in with a passkey").click())
+        self.touched(True)
+        self.browser.step(lambda page: page.get_by_text(then).first.wait_for())
+
     def touched(self, touched: bool) -> None:
         """Let the person touch the device whenever it asks, or never."""
         self.devtool("setAutomaticPresenceSimulation", authenticatorId=self.device, enabled=touched)
@@ -87,13 +93,11 @@ class PasskeyWalk(ServiceCase):
         self.assertEqual((credential["rpId"], credential["isResidentCredential"]), ("localhost", True))
         self.touched(False)
         self.sign_out()
-        self.touched(True)
-        self.press("Sign in with a passkey", f"Hello, {NAME}")
+        self.use_button(f"Hello, {NAME}")
         login = self.start()
         self.touched(False)
         self.browser.open(login["login_url"])
-        self.touched(True)
-        self.press("Sign in with a passkey", "in the game")
+        self.use_button("in the game")
         code = self.browser.step(lambda page: page.inner_text(".code"))
         collected = self.collect(login, finish_code=code)
         self.assertEqual(collected.json["status"], "complete")

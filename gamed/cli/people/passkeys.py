@@ -1,0 +1,82 @@
+"""`gamed passkeys` lists passkeys and removes those of a player (docs/owners/players.md: A lost device)."""
+
+import click
+
+from gamed.cli.completing import complete_players
+from gamed.cli.context import CommandContext, get_player, reports_json
+from gamed.cli.output import WHO, counted, table, utf8
+from gamed.clock import now_ms
+from gamed.crypto import Keys
+from gamed.database.connection import Connection
+from gamed.passkeys import tables
+from gamed.passkeys.model import Passkey
+from gamed.players.tables import NamedPlayer, list_players
+from gamed.readable import ago
+from gamed.timestamps import rfc3339
+
+HEADINGS = ("PASSKEY", "PLAYER", "NAME", "HOST", "LAST USED")
+
+
+@click.group()
+def passkeys() -> None:
+    """Show who has passkeys, and remove those of a player."""
+
+
+@passkeys.command("list", short_help="[key] Show passkeys.")
+@click.argument("who", metavar=f"[{WHO}]", type=utf8, required=False, shell_complete=complete_players)
+@reports_json
+def list_(context: CommandContext, who: str | None) -> None:
+    """Show the passkeys of a player, or of everybody. [key]"""
+
+    def transaction(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, Passkey]]:
+        chosen = list_players(connection, keys.sealer) if who is None else [get_player(connection, keys, who)]
+        return [(each, row) for each in chosen for row in tables.list_of(connection, keys, each.player.player_id)]
+
+    listed = context.open().read(transaction)
+    members = [
+        {
+            "player": each.player.player_id,
+            "name": row.name,
+            "host": row.rp_id,
+            "created_at": rfc3339(row.created_ms),
+            "last_used_at": None if row.last_used_ms is None else rfc3339(row.last_used_ms),
+            "synced": row.synced,
+            "backed_up": row.backed_up,
+        }
+        for each, row in listed
+    ]
+    rows = [
+        (
+            row.name,
+            each.player.player_id,
+            each.name or "",
+            row.rp_id,
+            "never" if row.last_used_ms is None else ago(row.last_used_ms, now_ms()),
+        )
+        for each, row in listed
+    ]
+    context.report(members, table(HEADINGS, rows) or "no passkeys", indent=2, paged=True)
+
+
+@passkeys.command(short_help="[key] Remove all passkeys of a player.")
+@click.argument("who", metavar=WHO, type=utf8, shell_complete=complete_players)
+@reports_json
+def reset(context: CommandContext, who: str) -> None:
+    """Remove all passkeys of a player, and end the sessions that they opened. [key]
+
+    A new password leaves passkeys as they are: run this, too, if somebody else used the account.
+    """
+    store = context.open()
+
+    def transaction(connection: Connection, keys: Keys) -> tuple[str, int, int]:
+        player_id = get_player(connection, keys, who).player.player_id
+        removed, ended = tables.reset(connection, player_id, now_ms())
+        store.record(connection, "passkeys reset", player_id)
+        return player_id, removed, ended
+
+    player_id, removed, ended = store.write(transaction)
+    context.report(
+        {"player": player_id, "removed": removed, "revoked": ended},
+        f"{counted(removed, 'passkey')} of {store.names_of([player_id])[player_id]} removed, "
+        f"{counted(ended, 'session')} ended",
+    )
