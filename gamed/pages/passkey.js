@@ -8,6 +8,7 @@
   if (location.hostname !== (publicKey.rpId || publicKey.rp.id)) return;
   const failed = document.getElementById("passkey-failed");
   let waiting = null;
+  let ended = Promise.resolve();
 
   function bytes(text) {
     const plain = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
@@ -34,8 +35,11 @@
   async function ask(more) {
     if (waiting) waiting.abort();
     const own = waiting = new AbortController();
+    await ended; // a browser has one request at a time
     try {
-      send(await navigator.credentials[call]({ publicKey, signal: own.signal, ...more }));
+      const asked = navigator.credentials[call]({ publicKey, signal: own.signal, ...more });
+      ended = asked.then(() => {}, () => {});
+      send(await asked);
     } catch (error) {
       // Aborted by the button, or by leaving the page: nothing has failed.
       if (waiting === own && !more.mediation) failed.hidden = false;
