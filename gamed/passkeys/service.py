@@ -3,7 +3,7 @@
 A page has the ceremony sealed in its form, so that showing it writes nothing, however often a page is loaded. Once its
 response is accepted, the challenge is stored as used.
 
-See WebAuthn Level 2, 7.1 and 7.2; docs/internals/threats.md: Passkeys.
+See WebAuthn Level 2, 7.1 and 7.2; docs/internals/threats.md: Signing in.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`gamed passkeys` lists passkeys and removes those of a player (docs/owners/players.md: A lost device)."""
+"""`gamed passkeys` lists and removes passkeys (docs/owners/players.md: A lost device, a stolen session)."""
 
 import click
 
