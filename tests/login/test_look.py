@@ -12,15 +12,16 @@ from tests.login.browser_fixtures import BrowserCase
 
 
 class LookTests(BrowserCase):
-    def sources(self, html: str) -> str:
-        """Return the source of each style sheet on a page."""
-        sheets = [sheet.encode() for sheet in findall("(?s)<style>(.*?)</style>", html)]
-        return " ".join(f"'sha256-{b64encode(sha256(sheet).digest()).decode()}'" for sheet in sheets)
+    def sources(self, html: str, name: str = "style") -> str:
+        """Return the source of each style sheet, or each script, on a page."""
+        parts = [part.encode() for part in findall(f"(?s)<{name}>(.*?)</{name}>", html)]
+        return " ".join(f"'sha256-{b64encode(sha256(part).digest()).decode()}'" for part in parts)
 
     def policy(self, html: str) -> str:
+        scripts = self.sources(html, "script")
         return (
-            f"default-src 'none'; style-src {self.sources(html)}; img-src 'self'"
-            "; frame-ancestors 'none'; base-uri 'none'"
+            f"default-src 'none'; {f'script-src {scripts}; ' if scripts else ''}style-src {self.sources(html)}"
+            "; img-src 'self'; frame-ancestors 'none'; base-uri 'none'"
         )
 
     def test_both(self) -> None:
@@ -48,7 +49,7 @@ class LookTests(BrowserCase):
         """Without a colour the style sheet is the plain one."""
         self.look = Look(mark=Mark("image/png", PNG))
         self.serve()
-        page = self.new_browser().get(self.game().url)
+        page = self.new_browser().get(f"/auth/login/{'A' * 22}")
         self.assertEqual(page.headers["content-security-policy"], PageRenderer().headers["Content-Security-Policy"])
 
     def test_neither(self) -> None:
