@@ -80,6 +80,7 @@ ROWS = {
         "tests.e2e.test_engines "
         "clients.packaging.tests.test_texts"
     ),
+    "gamed/passkeys": f"tests.passkeys tests.account tests.cli.test_passkeys tests.e2e.test_passkeys {SIGN_IN}",
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (
@@ -142,6 +143,7 @@ STORED = (
     "tests.database",
     "tests.login",
     "tests.notify",
+    "tests.passkeys",
     "tests.players",
     "tests.saves",
     "tests.sessions",
