@@ -74,7 +74,7 @@ class PasskeyRecords(Protocol):
     def prove(self, response: Assertion, ceremony: Ceremony, site: PasskeySite, now_ms: int) -> Awaitable[Proven]: ...
     def add(self, command: AddCommand, site: PasskeySite) -> Awaitable[Refusal | None]: ...
     def rename(self, player_id: str, passkey_id: str, name: str, now_ms: int) -> Awaitable[bool]: ...
-    def remove(self, command: RemoveCommand, enabled: SignInMethods) -> Awaitable[Removed | None]: ...
+    def remove(self, command: RemoveCommand, enabled: SignInMethods, rp_id: str) -> Awaitable[Removed | None]: ...
 
 
 class PasskeyService(Component, frozen=True, kw_only=True):
@@ -173,7 +173,8 @@ class PasskeyService(Component, frozen=True, kw_only=True):
 
         Raise PasskeyUnknown, or LastPasskey if the player could not sign in any more.
         """
-        removed = await self.store.remove(RemoveCommand(caller, passkey_id, self.now_ms()), self.methods)
+        command = RemoveCommand(caller, passkey_id, self.now_ms())
+        removed = await self.store.remove(command, self.methods, self.site.rp_id if self.site else "")
         if removed is None:
             raise PasskeyUnknown
         if removed.last:

@@ -62,9 +62,9 @@ class PasskeyStore(Component, frozen=True, kw_only=True):
 
         return self.writes.submit(transaction, keys=(player_id, rate_limits.LIMITS))
 
-    def remove(self, command: RemoveCommand, enabled: SignInMethods) -> Deferred[Removed | None]:
+    def remove(self, command: RemoveCommand, enabled: SignInMethods, rp_id: str) -> Deferred[Removed | None]:
         """Delete a passkey and end its sessions; return None if the player has no such passkey."""
-        remove = partial(remove_passkey, command=command, enabled=enabled)
+        remove = partial(remove_passkey, command=command, enabled=enabled, rp_id=rp_id)
         return self.writes.submit(remove, keys=(command.caller.player_id, session_tables.LOGINS))
 
 
@@ -115,16 +115,21 @@ def _add(connection: Connection, keys: Keys, command: AddCommand, site: PasskeyS
     tables.insert(connection, keys, new, **named, now_ms=now_ms)
 
 
-def remove_passkey(connection: Connection, command: RemoveCommand, enabled: SignInMethods) -> Removed | None:
+def remove_passkey(
+    connection: Connection, command: RemoveCommand, enabled: SignInMethods, rp_id: str
+) -> Removed | None:
     """Delete a passkey and end the sessions that it opened, the requesting one last.
 
-    With `last` nothing changed: the player could not sign in any more.
+    With `last` nothing changed: the player could not sign in any more. Passkeys of another host than `rp_id`, which is
+    "" where browsers allow none, sign nobody in.
     """
     player_id, own, passkey_id = command.caller.player_id, command.caller.session_id, command.passkey_id
-    if not is_storable(passkey_id) or not tables.belongs_to(connection, passkey_id, player_id):
+    hosts = tables.hosts_of(connection, player_id)
+    if passkey_id not in hosts:
         return None
+    usable = [each for each, host in hosts.items() if host == rp_id]
     methods = player_tables.sign_in_methods(connection, player_id)
-    if tables.count_of(connection, player_id) == 1 and not any(enabled.is_enabled(each) for each in methods):
+    if usable == [passkey_id] and not any(enabled.is_enabled(each) for each in methods):
         return Removed(last=True)
     opened = tables.sessions_of(connection, passkey_id, player_id)
     for session_id in sorted(opened, key=lambda session_id: session_id == own):

@@ -84,6 +84,15 @@ def count_of(connection: Connection, player_id: str) -> int:
     return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
 
 
+def hosts_of(connection: Connection, player_id: str) -> dict[str, str]:
+    """Return the host of each passkey of a player, by the passkey's id."""
+    return dict(
+        connection.execute(
+            "SELECT passkey_id, rp_id FROM passkey WHERE player_id = :player_id", {"player_id": player_id}
+        )
+    )
+
+
 def belongs_to(connection: Connection, passkey_id: str, player_id: str) -> bool:
     """Return whether the player has this passkey."""
     return created_ms(connection, passkey_id, player_id) is not None

@@ -36,6 +36,16 @@ class PasskeyCase(AccountCase):
     def passkeys(self) -> list[tuple[Any, ...]]:
         return self.server.rows("SELECT passkey_id, player_id, sign_count, synced, backed_up FROM passkey")
 
+    def id_of(self, condition: str = "true") -> str:
+        """Return the id of the one passkey that meets a condition in SQL."""
+        [(passkey_id,)] = self.server.rows(f"SELECT passkey_id FROM passkey WHERE {condition}")
+        return passkey_id
+
+    def remove(self, passkey_id: str, browser: AccountBrowser | None = None) -> Page:
+        """Remove a passkey on its page in Anna's browser, or in another."""
+        visitor = browser or self.browser
+        return visitor.post(visitor.get(f"{HOME}/passkeys/{passkey_id}").form("/remove-passkey"))
+
     def execute(self, statement: str) -> None:
         """Change the database behind the server's back."""
         self.server.write(lambda connection: connection.execute(statement).rowcount)

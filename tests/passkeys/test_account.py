@@ -136,6 +136,19 @@ class PasskeyTests(PasskeyCase):
         self.assertEqual(self.browser.post(form).status, 409)
         self.assertEqual(len(self.passkeys), 1)
 
+    def test_last_of_this_host(self) -> None:
+        """A passkey of another host is no way to sign in: it can be removed, and the one of this host stays."""
+        self.added()
+        self.add(Authenticator(), "Old")
+        self.execute("DELETE FROM local_account")
+        last = self.passkeys[1][0]
+        self.execute(f"UPDATE passkey SET rp_id = 'old.example' WHERE passkey_id = '{last}'")
+        void, present = self.id_of("rp_id = 'old.example'"), self.id_of("rp_id = 'game.example'")
+        self.assertEqual(self.remove(present).status, 409)
+        self.assertEqual(self.remove(void).status, 200)
+        self.assertEqual(self.remove(present).status, 409)
+        self.assertEqual(len(self.passkeys), 1)
+
     def test_at_rest(self) -> None:
         """The database holds neither the id of a credential nor the name or handle in clear."""
         self.added()
