@@ -18,6 +18,8 @@ from gamed.account.service import AdoptCommand, Removal, UnlinkCommand, Unlinked
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import PASSKEY
 from gamed.players import keyring, tables
 from gamed.players.errors import AdoptRefusal, LastIdentity, MergeRefused, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
@@ -110,6 +112,8 @@ def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> 
         return AdoptRefusal.BLOCKED
     if old.owner or any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
         return AdoptRefusal.LINKED
+    if passkey_tables.count_of(connection, old_id):
+        return AdoptRefusal.LINKED
     moved = merge_players(connection, keys, old_id, heir_id, command.now_ms).moved
     if LOCAL in moved:  # it is a way to sign in as this player from now on; see owner_tables.is_trusted_way()
         query = "UPDATE local_account SET linked_ms = :now_ms WHERE player_id = :heir_id"
@@ -140,11 +144,14 @@ _SESSIONS = """
 
 
 class MergeResult(Struct, frozen=True):
-    """The sign-in methods that a merge moved, by provider."""
+    """The sign-in methods that a merge moved, by provider; passkeys are `passkey`."""
 
     moved: tuple[str, ...]
     left: tuple[str, ...]
-    """Providers of which the heir has an account already; the merged player's account is deleted."""
+    """Providers of which the heir has an account already, and `passkey` if the heir has no room for all passkeys.
+
+    What is left is deleted with the merged player.
+    """
 
 
 def mark_removed(connection: Connection, player_id: str, now_ms: int) -> bool:
@@ -218,7 +225,7 @@ def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: s
     heir = tables.find_player(connection, heir_id)
     if heir is None or heir.state == "erasing":
         raise PlayerUnknown(f"Player {heir_id} does not exist. Name another player to merge into.")
-    merged = _move_identities(connection, keys, player_id, heir_id)
+    merged = _move_methods(connection, keys, player_id, heir_id, now_ms)
     old = tables.find_player(connection, player_id)
     mark_removed(connection, player_id, now_ms)
     shown = tables.display_name_of(connection, keys.sealer, player_id)
@@ -231,7 +238,7 @@ def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: s
     return merged
 
 
-def _move_identities(connection: Connection, keys: Keys, player_id: str, heir_id: str) -> MergeResult:
+def _move_methods(connection: Connection, keys: Keys, player_id: str, heir_id: str, now_ms: int) -> MergeResult:
     values = {"player_id": player_id, "heir_id": heir_id}
     query = """
         UPDATE identity SET player_id = :heir_id
@@ -248,6 +255,10 @@ def _move_identities(connection: Connection, keys: Keys, player_id: str, heir_id
         (left if taken else moved).append("local")
         if not taken:
             _move_account(connection, keys, account[0], values)
+    if passkey_tables.move(connection, player_id, heir_id, now_ms):
+        moved.append(PASSKEY)
+    if passkey_tables.count_of(connection, player_id):
+        left.append(PASSKEY)
     return MergeResult(tuple(moved), tuple(left))
 
 

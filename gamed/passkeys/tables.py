@@ -11,7 +11,16 @@ import msgspec
 
 from gamed.crypto import Index, Indexer, Keys, Purpose
 from gamed.database.connection import Connection
-from gamed.passkeys.model import CEREMONY_MS, Ceremony, Credential, NewPasskey, Passkey, StoredPasskey, Use
+from gamed.passkeys.model import (
+    CEREMONY_MS,
+    MAX_PASSKEYS,
+    Ceremony,
+    Credential,
+    NewPasskey,
+    Passkey,
+    StoredPasskey,
+    Use,
+)
 from gamed.sessions import tables as session_tables
 
 _LISTED = "passkey_id, sealed_name, rp_id, synced, backed_up, created_ms, last_used_ms"
@@ -132,6 +141,20 @@ def delete(connection: Connection, passkey_id: str, player_id: str) -> bool:
     """Delete this player's passkey; return False if the player has none with this id."""
     query = "DELETE FROM passkey WHERE passkey_id = :passkey_id AND player_id = :player_id"
     return connection.execute(query, {"passkey_id": passkey_id, "player_id": player_id}).rowcount == 1
+
+
+def move(connection: Connection, player_id: str, heir_id: str, now_ms: int) -> int:
+    """Give an heir the player's passkeys, the oldest first, as long as there is room; return how many moved.
+
+    They count as made now: the owner's page trusts none that its owner got later (gamed/account/browser_store.py).
+    """
+    query = """
+        UPDATE passkey SET player_id = :heir_id, created_ms = :now_ms WHERE passkey_id IN (
+            SELECT passkey_id FROM passkey WHERE player_id = :player_id ORDER BY created_ms, passkey_id LIMIT :room
+        )
+    """
+    values = {"player_id": player_id, "heir_id": heir_id, "now_ms": now_ms}
+    return connection.execute(query, {**values, "room": MAX_PASSKEYS - count_of(connection, heir_id)}).rowcount
 
 
 def use_challenge(connection: Connection, indexer: Indexer, ceremony: Ceremony, now_ms: int) -> bool:

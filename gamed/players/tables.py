@@ -266,7 +266,12 @@ def add_local_player(
 
 def any_unlinked(connection: Connection) -> bool:
     """Return whether some local account is the only sign-in method of its player."""
-    query = "SELECT EXISTS (SELECT 1 FROM local_account WHERE player_id NOT IN (SELECT player_id FROM identity))"
+    query = """
+        SELECT EXISTS (
+            SELECT 1 FROM local_account
+            WHERE player_id NOT IN (SELECT player_id FROM identity) AND player_id NOT IN (SELECT player_id FROM passkey)
+        )
+    """
     return bool(connection.execute(query).fetchone()[0])
 
 

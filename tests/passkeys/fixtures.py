@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from gamed.passkeys import tables
+from gamed.passkeys.model import Credential, NewPasskey, new_passkey_id
 from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
-from tests.passkeys.authenticator import Authenticator
+from tests.passkeys.authenticator import RP_ID, Authenticator
 
 NEW = f"{HOME}/passkeys/new"
 
@@ -45,6 +47,18 @@ class PasskeyCase(AccountCase):
         """Remove a passkey on its page in Anna's browser, or in another."""
         visitor = browser or self.browser
         return visitor.post(visitor.get(f"{HOME}/passkeys/{passkey_id}").form("/remove-passkey"))
+
+    def insert(self, player_id: str, number: int = 0, rp_id: str = RP_ID) -> str:
+        """Store a passkey without a device; return its id."""
+        server, new = self.server, NewPasskey(Credential(bytes([number]) * 32, b"", bytes(32)), 0, False, False)
+        named = {
+            "passkey_id": new_passkey_id(server.random),
+            "player_id": player_id,
+            "rp_id": rp_id,
+            "name": str(number),
+        }
+        server.write(lambda c: tables.insert(c, server.keys, new, **named, now_ms=server.now_ms()))
+        return named["passkey_id"]
 
     def execute(self, statement: str) -> None:
         """Change the database behind the server's back."""

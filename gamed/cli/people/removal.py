@@ -21,6 +21,7 @@ from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
+from gamed.passkeys.model import MAX_PASSKEYS, PASSKEY
 from gamed.players.errors import PlayerUnknown
 from gamed.players.tables import NamedPlayer
 from gamed.saves import erase_store
@@ -115,7 +116,10 @@ def merge(context: CommandContext, old: str, new: str) -> None:
     merged, old_id, target = store.write(lambda connection, keys: _merge(store, connection, keys, old, new))
     run_inline(removals.resume())
     done = {"from": old_id, "to": target.player.player_id, "moved": merged.moved, "left": merged.left}
-    lost = f"; its account of {', '.join(merged.left)} can no longer sign in" if merged.left else ""
+    accounts = [each for each in merged.left if each != PASSKEY]
+    lost = f"; its account of {', '.join(accounts)} can no longer sign in" if accounts else ""
+    if PASSKEY in merged.left:
+        lost += f"; some of its passkeys can no longer sign in: a player has {MAX_PASSKEYS} at most"
     context.report(done, f"{display_name(target)} now has everything that {old_id} had{lost}")
 
 
