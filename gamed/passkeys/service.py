@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct, json
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
-from gamed.crypto import Keys, Random, base64url
+from gamed.crypto import DecryptionFailed, Keys, Random, base64url
 from gamed.passkeys.errors import LastPasskey, PasskeyRefused, PasskeysOff, PasskeyUnknown, Refusal
 from gamed.passkeys.model import (
     ALGORITHMS,
@@ -137,7 +137,12 @@ class PasskeyService(Component, frozen=True, kw_only=True):
         now_ms = self.now_ms()
         ceremony = Ceremony.unseal(self.keys, row, fields.get("ceremony", ""), now_ms)
         response = Assertion.of(fields)
-        if not await self.store.is_known(response.credential_id):
+        try:
+            known = await self.store.is_known(response.credential_id)
+        except DecryptionFailed as e:  # the row was changed; the player signs in another way, and removes it
+            self.audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
+            known = False
+        if not known:
             raise PasskeyRefused(Refusal.UNKNOWN)
         proven = await self.store.prove(response, ceremony, self.site, now_ms)
         if proven.went_back:

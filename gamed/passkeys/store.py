@@ -41,7 +41,10 @@ class PasskeyStore(Component, frozen=True, kw_only=True):
         return self.reads.submit(partial(tables.credentials_of, keys=self.keys, player_id=player_id))
 
     def is_known(self, credential_id: bytes) -> Deferred[bool]:
-        """Return whether a credential is one of this server, without a write: anyone may send any id."""
+        """Return whether a credential is one of this server, without a write: anyone may send any id.
+
+        Raise DecryptionFailed.
+        """
         return self.reads.submit(lambda connection: tables.find(connection, self.keys, credential_id) is not None)
 
     def prove(self, response: Assertion, ceremony: Ceremony, site: PasskeySite, now_ms: int) -> Deferred[Proven]:
@@ -107,7 +110,7 @@ def _add(connection: Connection, keys: Keys, command: AddCommand, site: PasskeyS
     if tables.count_of(connection, player_id) >= MAX_PASSKEYS:
         raise PasskeyRefused(Refusal.TOO_MANY, player_id)
     new = check_registration(command.response, command.ceremony, site)
-    if tables.find(connection, keys, new.credential.credential_id) is not None:
+    if tables.owner_of(connection, keys.indexer, new.credential.credential_id) is not None:
         raise PasskeyRefused(Refusal.KNOWN, player_id)
     if not tables.use_challenge(connection, keys.indexer, command.ceremony, now_ms):
         raise PasskeyRefused(Refusal.EXPIRED, player_id)

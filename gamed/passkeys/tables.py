@@ -5,11 +5,12 @@
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from gamed.crypto import Index, Indexer, Keys, Purpose
+from gamed.crypto import DecryptionFailed, Index, Indexer, Keys, Purpose
 from gamed.database.connection import Connection
 from gamed.passkeys.model import (
     CEREMONY_MS,
@@ -73,6 +74,13 @@ def find(connection: Connection, keys: Keys, credential_id: bytes) -> StoredPass
     return StoredPasskey(passkey_id, player_id, _credential(keys, passkey_id, sealed), sign_count, bool(synced))
 
 
+def owner_of(connection: Connection, indexer: Indexer, credential_id: bytes) -> str | None:
+    """Return the player who has the passkey of a credential, or None."""
+    query = "SELECT player_id FROM passkey WHERE credential_index = :credential_index"
+    row = connection.execute(query, {"credential_index": credential_index(indexer, credential_id)}).fetchone()
+    return None if row is None else str(row[0])
+
+
 def list_of(connection: Connection, keys: Keys, player_id: str) -> list[Passkey]:
     """Return a player's passkeys, the oldest first."""
     query = f"SELECT {_LISTED} FROM passkey WHERE player_id = :player_id ORDER BY created_ms, passkey_id"
@@ -80,12 +88,15 @@ def list_of(connection: Connection, keys: Keys, player_id: str) -> list[Passkey]
 
 
 def credentials_of(connection: Connection, keys: Keys, player_id: str) -> list[Credential]:
-    """Return the credentials of a player's passkeys, the oldest first."""
+    """Return the credentials of a player's passkeys, the oldest first, without those that cannot be decrypted."""
     query = """
         SELECT passkey_id, sealed_credential FROM passkey WHERE player_id = :player_id ORDER BY created_ms, passkey_id
     """
-    rows = connection.execute(query, {"player_id": player_id})
-    return [_credential(keys, passkey_id, sealed) for passkey_id, sealed in rows]
+    found = []
+    for passkey_id, sealed in connection.execute(query, {"player_id": player_id}):
+        with suppress(DecryptionFailed):  # a changed row must not keep the player from making another passkey
+            found.append(_credential(keys, passkey_id, sealed))
+    return found
 
 
 def count_of(connection: Connection, player_id: str) -> int:
@@ -229,5 +240,7 @@ def _credential(keys: Keys, passkey_id: str, sealed: bytes) -> Credential:
 
 def _listed(keys: Keys, row: Sequence[Any]) -> Passkey:
     passkey_id, sealed, rp_id, synced, backed_up, *instants = row
-    name = keys.sealer.unseal(Purpose.PASSKEY_NAME, passkey_id, sealed).decode()
+    name = ""
+    with suppress(DecryptionFailed):  # a changed row must neither keep the player out nor the passkey from its removal
+        name = keys.sealer.unseal(Purpose.PASSKEY_NAME, passkey_id, sealed).decode()
     return Passkey(passkey_id, name, rp_id, bool(synced), bool(backed_up), *instants)

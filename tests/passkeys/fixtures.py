@@ -1,6 +1,9 @@
 """Browsers whose devices have passkeys, on the pages of a server in memory."""
 
+import json
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 from gamed.passkeys import tables
 from gamed.passkeys.model import Credential, NewPasskey, new_passkey_id
@@ -47,6 +50,11 @@ class PasskeyCase(AccountCase):
         """Remove a passkey on its page in Anna's browser, or in another."""
         visitor = browser or self.browser
         return visitor.post(visitor.get(f"{HOME}/passkeys/{passkey_id}").form("/remove-passkey"))
+
+    def own_passkeys(self) -> list[str]:
+        """Return the names of the passkeys in the player's export."""
+        archive = ZipFile(BytesIO(self.browser.ask("GET", f"{HOME}/export").body))
+        return [each["name"] for each in json.loads(archive.read("me.json"))["passkeys"]]
 
     def insert(self, player_id: str, number: int = 0, rp_id: str = RP_ID) -> str:
         """Store a passkey without a device; return its id."""

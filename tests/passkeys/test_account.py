@@ -160,7 +160,7 @@ class PasskeyTests(PasskeyCase):
     def test_own_data(self) -> None:
         """The player's export names the passkeys."""
         self.added()
-        self.assertIn("Phone", self.browser.get(HOME).text)
+        self.assertEqual(self.own_passkeys(), ["Phone"])
 
 
 class PolicyTests(PasskeyCase):

@@ -11,6 +11,7 @@ from gamed.ops.machine_checks import check_passkeys
 from gamed.passkeys import tables
 from gamed.passkeys.errors import PasskeyRefused
 from gamed.passkeys.model import PasskeySite
+from tests.account.page_fixtures import HOME
 from tests.login.fixtures import ANNA, LoginServer
 from tests.passkeys.fixtures import PasskeyCase
 from tests.support.covers import covers
@@ -62,6 +63,18 @@ class ChangeTests(PasskeyCase):
         found = self.server.write(lambda c: tables.find(c, new, self.device.credential_id))
         self.assertEqual((found.player_id, found.credential.user_handle), (ANNA, self.device.user_handle))
         self.assertEqual([each.name for each in self.server.write(lambda c: tables.list_of(c, new, ANNA))], ["Phone"])
+
+    def test_damaged(self) -> None:
+        """A passkey that cannot be decrypted signs nobody in, which is an event, and can still be removed."""
+        self.added()
+        self.execute("UPDATE passkey SET sealed_credential = sealed_name, sealed_name = sealed_credential")
+        self.assertIn("not accepted", self.use(self.new_account_browser()).text)
+        self.assertEqual(len([line for line in self.server.security if "decryption_failed" in line]), 1)
+        self.assertIn("Hello, Anna", self.browser.get(HOME).text)
+        self.assertEqual(self.own_passkeys(), [""])
+        self.assertIn("You have that passkey already", self.add().text)
+        self.assertEqual(self.remove(self.id_of()).status, 200)
+        self.assertIn("The passkey is added", self.add().text)
 
     @covers("threats/80")
     def test_two_processes(self) -> None:
