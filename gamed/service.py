@@ -139,7 +139,11 @@ class GamedService(MultiService):
         self._recovery = self._periodic(RECOVERY_SECONDS, self._recover, "recover_logins_at_start")
         self._periodic_tasks = self._build_periodic_tasks()
         self._late_modules = LateModules(
-            reactor, settings.config.mode, self._pages.renderer, lambda: self._server.connections > 0
+            reactor,
+            settings.config.mode,
+            self._pages.renderer,
+            lambda: self._server.connections > 0,
+            self._login.passkeys.passkeys.exist,
         )
 
     def startService(self) -> None:

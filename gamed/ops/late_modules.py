@@ -4,21 +4,24 @@ A request that imports waits for the disk, and fails once the server's virtual e
 while everything else still works.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from gamed.config.model import Mode
+from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
 from gamed.pages.render import PageRenderer
 
 FOR_ALL = ("email.utils", "encodings.ascii", "segno", "gamed.pages.environment")
 FOR_PROVIDERS = ("encodings.idna",)
 FOR_PASSWORDS = ("argon2", "argon2.exceptions", "concurrent.futures.thread")
+FOR_PASSKEYS = "gamed.passkeys.passkey_rules"
 PAUSE_SECONDS = 0.25
 """The pause before each import; the first one leaves the start to the requests that have waited for it."""
 MOST_PAUSES = 40
@@ -29,13 +32,21 @@ _log = EventLog(Logger())
 class LateModules:
     """The imports that are still to be made, each 5 to 40 ms of the reactor's thread, and then the templates of pages.
 
-    Compiling all of them takes 0.2 s, so a thread does it.
+    Compiling all of them takes 0.2 s, so a thread does it, and imports what passkeys need: 20 to 60 ms.
     """
 
-    def __init__(self, clock: Any, mode: Mode, pages: PageRenderer, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        clock: Any,
+        mode: Mode,
+        pages: PageRenderer,
+        busy: Callable[[], bool],
+        has_passkeys: Callable[[], Awaitable[bool]],
+    ) -> None:
         """Wait while `busy` returns True."""
         self._clock = clock
         self._busy = busy
+        self._has_passkeys = has_passkeys
         self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else FOR_PROVIDERS)]
         self._pages = pages
         self._pauses = 0
@@ -58,18 +69,30 @@ class LateModules:
         self._call = None
         self._pauses += 1
         if not self._busy() or self._pauses >= MOST_PAUSES:
-            name = self._names.pop(0)
-            try:
-                import_module(name)
-            except ImportError as e:
-                _log.error("module_missing", module=name, detail=e)
+            _import(self._names.pop(0))
         if self._names:
             self.start()
         else:
-            preparing = deferToThreadPool(self._clock, self._clock.getThreadPool(), self._prepare_pages)
+            preparing = Deferred.fromCoroutine(self._prepare())
             preparing.addErrback(lambda reason: _log.failure("pages_not_prepared", reason))
 
-    def _prepare_pages(self) -> None:
+    async def _prepare(self) -> None:
+        try:
+            passkeys = await self._has_passkeys()
+        except DatabaseError:  # there may be some
+            passkeys = True
+        await deferToThreadPool(self._clock, self._clock.getThreadPool(), self._prepare_in_thread, passkeys)
+
+    def _prepare_in_thread(self, passkeys: bool) -> None:
+        if passkeys:
+            _import(FOR_PASSKEYS)
         for name in self._pages.names:
             self._pages.prepare(name)
         _log.info("modules_imported")
+
+
+def _import(name: str) -> None:
+    try:
+        import_module(name)
+    except ImportError as e:
+        _log.error("module_missing", module=name, detail=e)

@@ -2,7 +2,7 @@
 
 fido2 parses what is CBOR and verifies signatures; its class for servers is not used. That loads the public suffix list
 (6 MiB), accepts subdomains, logs ids of credentials, and looks neither at user handles nor at sign counts. Importing
-this module imports the library, 20 to 60 ms: only a database thread does that, at the first use.
+this module imports the library, 20 to 60 ms: a thread does that (gamed/passkeys/store.py).
 """
 
 from collections.abc import Mapping

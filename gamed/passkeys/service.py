@@ -68,6 +68,7 @@ class Removed(Struct, frozen=True):
 class PasskeyRecords(Protocol):
     """The passkeys of auth.db, which gamed.passkeys.store.PasskeyStore implements."""
 
+    def exist(self) -> Awaitable[bool]: ...
     def list(self, player_id: str) -> Awaitable[Sequence[Passkey]]: ...
     def credentials(self, player_id: str) -> Awaitable[Sequence[Credential]]: ...
     def is_known(self, credential_id: bytes) -> Awaitable[bool]: ...
@@ -149,6 +150,10 @@ class PasskeyService(Component, frozen=True, kw_only=True):
             values = {"player": proven.player_id, "passkey": proven.passkey_id}
             self.audit.record(SecurityEvent.PASSKEY_COUNT_BACK, **values)
         return proven
+
+    async def exist(self) -> bool:
+        """Return whether any player has a passkey; raise DatabaseError."""
+        return await self.store.exist()
 
     async def list(self, caller: AuthenticatedSession) -> Sequence[Passkey]:
         """Return the caller's passkeys, the oldest first."""

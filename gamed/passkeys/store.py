@@ -1,7 +1,8 @@
 """The store of passkeys runs each operation as one transaction of auth.db.
 
-A response is verified inside the transaction that stores its use: so a challenge works once in all processes, and the
-library that verifies signatures is imported in a thread of the database, not by the reactor and not by the start.
+A response is verified inside the transaction that stores its use: so a challenge works once in all processes. The
+library that verifies signatures is imported in a thread: soon after the start if there are passkeys
+(gamed/ops/late_modules.py), else by the read before the first one is made, or used in another process.
 """
 
 from collections.abc import Sequence
@@ -34,18 +35,34 @@ class PasskeyStore(Component, frozen=True, kw_only=True):
     writes: WriteQueue
     keys: Keys
 
+    def exist(self) -> Deferred[bool]:
+        return self.reads.submit(tables.exist)
+
     def list(self, player_id: str) -> Deferred[Sequence[Passkey]]:
         return self.reads.submit(partial(tables.list_of, keys=self.keys, player_id=player_id))
 
     def credentials(self, player_id: str) -> Deferred[Sequence[Credential]]:
-        return self.reads.submit(partial(tables.credentials_of, keys=self.keys, player_id=player_id))
+        """Return those of a player's passkeys, before another is made: a server that cannot verify it must say so."""
+
+        def read(connection: Connection) -> Sequence[Credential]:
+            _import_rules()
+            return tables.credentials_of(connection, self.keys, player_id)
+
+        return self.reads.submit(read)
 
     def is_known(self, credential_id: bytes) -> Deferred[bool]:
         """Return whether a credential is one of this server, without a write: anyone may send any id.
 
         Raise DecryptionFailed.
         """
-        return self.reads.submit(lambda connection: tables.find(connection, self.keys, credential_id) is not None)
+
+        def read(connection: Connection) -> bool:
+            known = tables.find(connection, self.keys, credential_id) is not None
+            if known:
+                _import_rules()
+            return known
+
+        return self.reads.submit(read)
 
     def prove(self, response: Assertion, ceremony: Ceremony, site: PasskeySite, now_ms: int) -> Deferred[Proven]:
         """Verify an assertion and store its use; raise PasskeyRefused, which stores nothing."""
@@ -69,6 +86,11 @@ class PasskeyStore(Component, frozen=True, kw_only=True):
         """Delete a passkey and end its sessions; return None if the player has no such passkey."""
         remove = partial(remove_passkey, command=command, enabled=enabled, rp_id=rp_id)
         return self.writes.submit(remove, keys=(command.caller.player_id, session_tables.LOGINS))
+
+
+def _import_rules() -> None:
+    """Import what verifies responses in a transaction that only reads: one that writes would keep other writers out."""
+    import gamed.passkeys.passkey_rules  # noqa: F401 - the transactions that write import it from the cache
 
 
 def prove_passkey(

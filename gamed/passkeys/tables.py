@@ -125,6 +125,11 @@ def created_ms(connection: Connection, passkey_id: str, player_id: str) -> int |
     return None if row is None else int(row[0])
 
 
+def exist(connection: Connection) -> bool:
+    """Return whether any player has a passkey."""
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM passkey)").fetchone()[0])
+
+
 def count_others(connection: Connection, rp_id: str) -> int:
     """Return how many passkeys are of another host, which are void."""
     query = "SELECT count(*) FROM passkey WHERE rp_id <> :rp_id"
