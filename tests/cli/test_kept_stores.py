@@ -47,6 +47,7 @@ CREATE INDEX save_later ON save (player_id, later_versions) WHERE later_versions
 """,
 }
 """Scripts with new columns in tables that have rows, with values computed from other rows, and with an index."""
+PASSKEY_MEMBERS = ("player", "name", "host")
 NUMBERS = {name: len(scripts_in(schema_folder(name))) for name in (AUTH, STATE)}
 COUNTED = "SELECT p.later_slots, s.slot, s.later_versions FROM {}player_saves p JOIN {}save s USING (player_id)"
 
@@ -121,6 +122,11 @@ class KeptCase(CommandTestCase):
             self.require_saves(port, token["access_token"], slots)
             if tokens:
                 self.require_refresh(port, token["refresh_credential"])
+        listed = [
+            {name: each[name] for name in ("player", "name", "host")} for each in self.json_of("passkeys", "list")
+        ]
+        expected = self.found.get("passkeys", [])  # stores before auth6 have none
+        self.assertCountEqual(listed, expected)
         self.assertEqual(self.json_of("check", "data"), {"errors": [], "repaired": 0})
         found = {each["check"]: each for each in json.loads(self.gamed("doctor", "--json")[1])["findings"]}
         checks = [found[name]["level"] for name in found if AUTH in name.split()[-1] or STATE in name.split()[-1]]

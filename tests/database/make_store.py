@@ -1,7 +1,8 @@
 """`python -m tests.database.make_store` keeps a store of the present schemas for the tests of later ones.
 
 It runs the real commands: `gamed dev` for players with identities, then `gamed serve`, changes by HTTP and by commands,
-`gamed backup`, `gamed move-store` to a PostgreSQL of its own and a backup there. The archive is
+`gamed backup`, `gamed move-store` to a PostgreSQL of its own and a backup there. Passkeys, which need a browser, are
+written by gamed's own functions. The archive is
 `tests/database/schemas/auth<number>-state<number>.tar.xz`; the SHA-256 of each script is in `scripts.sha256` beside it.
 """
 
@@ -13,17 +14,31 @@ import subprocess
 import sys
 import tarfile
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from hashlib import sha256
 from http.client import HTTPConnection
 from pathlib import Path
+from secrets import token_bytes
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, derive_private_key
+from fido2 import cbor
+from fido2.cose import ES256
+
 import gamed
-from gamed.database.connection import AUTH, STATE
+from gamed.crypto import Keys, Secret
+from gamed.database.connection import AUTH, STATE, Connection
+from gamed.database.sqlite.store import SqliteStore
+from gamed.login.transaction import ClientInfo
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import HANDLE_BYTES, PASSKEY, Ceremony, Credential, NewPasskey, Use, new_passkey_id
+from gamed.sessions import browser_tables
+from gamed.sessions import tables as session_tables
+from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
+from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id
 from tests.support.ports import free_port
 from tests.support.postgresql import cluster
 
@@ -41,6 +56,8 @@ SETTINGS = {
 GAME = {"keep_days": 3650, "keep_hours": 8760}
 LARGE = bytes(range(256)) * 2_500
 """Bytes of several parts, which take little room in an archive."""
+PASSKEYS = (("Phone", "game.example"), ("Old phone", "old.example"))
+"""The names and hosts of passkeys."""
 WAIT_SECONDS = 60.0
 
 
@@ -105,6 +122,7 @@ class Maker:
         self._begin()
         with Served(self):
             found = self._fill()
+        found["passkeys"] = self._add_passkeys(found["players"]["anna"]["id"])
         for _ in range(2):  # a command that no server has logged yet, and its repeat
             self._json("players", "note", "Zoë", "asked twice")
         found["made_ms"] = time.time_ns() // 1_000_000
@@ -159,6 +177,36 @@ class Maker:
         self.ask("GET", "/game/saves", "gat_wrong", expected=401)
         history = json.loads(self.ask("GET", "/game/saves/auto/versions", anna)[1])
         return {"players": players, "saves": saves, "versions": len(history["versions"])}
+
+    def _add_passkeys(self, player_id: str) -> list[dict[str, str]]:
+        """Store two passkeys of a player, two sessions that the first has opened, and its challenge.
+
+        The second is of another host. Their private keys are 1 and 2, so that a later test can sign with them.
+        """
+        keys, now_ms = Keys.of(Secret(b64decode(KEY)), token_bytes), time.time_ns() // 1_000_000
+        used = Ceremony.begin(token_bytes, now_ms, token_bytes(HANDLE_BYTES))
+        found = [new_passkey_id(token_bytes) for _ in PASSKEYS]
+        game = generate_pair(token_bytes, now_ms, SessionPolicy(86_400, 31_536_000), now_ms)
+        browser = NewBrowserSession.generate(token_bytes, BrowserName("Firefox", "Linux"))
+        by_passkey = {"player_id": player_id, "provider": PASSKEY, "now_ms": now_ms, "passkey_id": found[0]}
+
+        def transaction(connection: Connection) -> None:
+            for number, ((name, host), passkey_id) in enumerate(zip(PASSKEYS, found, strict=True), start=1):
+                public_key = derive_private_key(number, SECP256R1()).public_key()
+                cose = cbor.encode(ES256.from_cryptography_key(public_key))
+                credential = Credential(bytes([number]) * 32, cose, used.user_handle)
+                new = NewPasskey(credential, number, synced=number == 1, backed_up=number == 1)
+                named = {"passkey_id": passkey_id, "player_id": player_id, "rp_id": host, "name": name}
+                passkey_tables.insert(connection, keys, new, **named, now_ms=now_ms)
+            passkey_tables.record_use(connection, found[0], Use(1, backed_up=True, went_back=False), now_ms)
+            passkey_tables.use_challenge(connection, keys.indexer, used, now_ms)
+            session = {"session_id": new_session_id(token_bytes), "client": ClientInfo().to_json(), "login_id": None}
+            session_tables.open_session(connection, keys, **session, **by_passkey, pair=game)
+            browser_tables.open_browser(connection, keys.indexer, browser, **by_passkey, verified=True)
+
+        with closing(SqliteStore(data=self.data)) as store:
+            store.run_transaction(AUTH, transaction)
+        return [{"player": player_id, "name": name, "host": host} for name, host in PASSKEYS]
 
     def _copy_to_postgresql(self) -> None:
         """Move a copy of the store to PostgreSQL, and make a backup there."""
