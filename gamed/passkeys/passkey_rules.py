@@ -20,6 +20,7 @@ from gamed.crypto import base64url
 from gamed.passkeys.errors import PasskeyRefused, Refusal
 from gamed.passkeys.model import (
     ALGORITHMS,
+    RS256,
     Assertion,
     Ceremony,
     Credential,
@@ -36,6 +37,9 @@ GET: Final = "webauthn.get"
 CREDENTIAL_BYTES: Final = range(16, 1024)  # WebAuthn 4 (Credential ID)
 HEAD_BYTES: Final = 37
 """The authenticator data before its optional parts: rpIdHash, flags, signCount (WebAuthn 6.1)."""
+RSA_BITS: Final = range(2048, 4096 + 1)
+RSA_EXPONENT: Final = 65537
+"""The only one that devices use. A player could choose one of 3,000 bits, with which a verification takes 20 ms."""
 UP, UV, BE, BS = 0x01, 0x04, 0x08, 0x10
 
 
@@ -115,6 +119,13 @@ def _check_key(key: CoseKey) -> None:
     """Refuse a key of another algorithm, and one that could not verify any signature."""
     if key.ALGORITHM not in ALGORITHMS:
         raise PasskeyRefused(Refusal.ALGORITHM)
+    if key.ALGORITHM == RS256:
+        modulus, exponent = key.get(-1), key.get(-2)  # RFC 8230 4
+        if not isinstance(modulus, bytes) or not isinstance(exponent, bytes):
+            raise PasskeyRefused(Refusal.MALFORMED)
+        bits = int.from_bytes(modulus, "big").bit_length()
+        if bits not in RSA_BITS or int.from_bytes(exponent, "big") != RSA_EXPONENT:
+            raise PasskeyRefused(Refusal.ALGORITHM)
     try:
         key.verify(b"", b"")
     except InvalidSignature:

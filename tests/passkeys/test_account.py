@@ -1,5 +1,8 @@
 """Players add, use, rename and remove passkeys on their account's pages, and sign in from games with them."""
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
 from tests.account.page_fixtures import HOME
 from tests.login.fixtures import ANNA
 from tests.passkeys.authenticator import BE, BS, UP, UV, Authenticator
@@ -100,6 +103,14 @@ class PasskeyTests(PasskeyCase):
         self.assertEqual((page.status, page.heading), (403, "Sign in again"))
         form = page.form("/account/passkey")
         self.assertEqual(self.browser.post(form, self.device.get(form["options"])).heading, "Add a passkey")
+
+    def test_algorithms(self) -> None:
+        """Devices with Ed25519, and with RSA as in Windows Hello, sign in, too."""
+        self.browser.sign_in()
+        for key in (Ed25519PrivateKey.generate(), *(generate_private_key(65537, bits) for bits in (2048, 4096))):
+            device = Authenticator(key=key)
+            self.assertIn("The passkey is added", self.add(device).text)
+            self.assertIn("Hello, Anna", self.use(self.new_account_browser(), device).text)
 
     def test_count_back(self) -> None:
         """A sign count that goes back is an event for the player, and signs in nevertheless."""
