@@ -21,7 +21,7 @@ from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import Ended, InProgress, RedirectToResult
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, NewSession
 from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
-from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, new_login_id
+from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, PasskeyAccount, new_login_id
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.passkeys import PasskeyAuthenticator, account_row
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
@@ -179,7 +179,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         return await self._signed_in(form, account, now_ms, back)
 
     async def _signed_in(
-        self, form: SignInForm, account: ExistingAccount, now_ms: int, back: AccountReturn | None
+        self, form: SignInForm, account: ExistingAccount | PasskeyAccount, now_ms: int, back: AccountReturn | None
     ) -> RedirectToResult:
         """Add a login that has identified its player at `now_ms`."""
         login = self._new_login(form, LOCAL, now_ms, None)

@@ -30,7 +30,7 @@ from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.errors import CallbackMalformed, WrongBrowser
-from gamed.login.keys import LOCAL, ExistingAccount
+from gamed.login.keys import LOCAL, PasskeyAccount
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
 from gamed.login.passkeys import PasskeyAuthenticator, login_row
@@ -100,7 +100,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
             raise RouteNotFound
         form, fields = self._form(request, token)
 
-        async def identify(login: LoginTransaction) -> ExistingAccount:
+        async def identify(login: LoginTransaction) -> PasskeyAccount:
             return await self.passkeys.authenticate(form, login_row(login.login_id, form.browser), fields)
 
         result = await self.pages.tasks.run(self.local.sign_in_by(form, identify))

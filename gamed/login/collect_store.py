@@ -22,6 +22,7 @@ from gamed.login.keys import (
     ExistingAccount,
     Identified,
     NewAccount,
+    PasskeyAccount,
     ProviderIdentity,
     ReturnProof,
     approval_codes,
@@ -90,6 +91,8 @@ def admit(
     match login.intent, proved:  # the order of the cases counts: a link or an adoption is no sign-in of its own
         case _, ExistingAccount() as account:
             return admit_account(connection, account, login, command)
+        case _, PasskeyAccount() as account:
+            return admit_passkey(connection, account, command)
         case _, NewAccount() as account:
             return admit_new_account(connection, keys, account, command)
         case _, ProviderIdentity() as proved if login.links:
@@ -133,13 +136,13 @@ def _open_session(
 
 def passkey_of(proved: Identified) -> str:
     """Return the passkey that signed in, "" without one."""
-    return proved.passkey_id if isinstance(proved, ExistingAccount) else ""
+    return proved.passkey_id if isinstance(proved, PasskeyAccount) else ""
 
 
 def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | None:
     """Return the player to whom the identity belongs at present."""
     match proved:
-        case ExistingAccount(player_id=player_id):
+        case ExistingAccount(player_id=player_id) | PasskeyAccount(player_id=player_id):
             return player_id
         case NewAccount(name):
             account = player_tables.find_account(connection, name_index(keys.indexer, name))
@@ -151,15 +154,20 @@ def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | N
 def admit_account(
     connection: Connection, account: ExistingAccount, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
-    """Admit the player who typed their password, or whose passkey signed in and was not removed since."""
-    if account.passkey_id:
-        if not passkey_tables.belongs_to(connection, account.passkey_id, account.player_id):
-            return LoginFailure.SESSION_REVOKED
-        return _admit_player(connection, account.player_id, command)
+    """Admit the player who typed their password."""
     admitted = _admit_by_password(connection, account.player_id, login, command)
     if isinstance(admitted, CollectResult):
         player_tables.record_account_use(connection, account.player_id, command.now_ms)
     return admitted
+
+
+def admit_passkey(
+    connection: Connection, account: PasskeyAccount, command: CollectCommand
+) -> CollectResult | LoginFailure:
+    """Admit the player whose passkey signed in, unless it was removed since."""
+    if not passkey_tables.belongs_to(connection, account.passkey_id, account.player_id):
+        return LoginFailure.SESSION_REVOKED
+    return _admit_player(connection, account.player_id, command)
 
 
 def admit_new_account(

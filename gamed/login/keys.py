@@ -135,11 +135,20 @@ class ReturnProof(Struct, frozen=True):
 
 
 class ExistingAccount(msgspec.Struct, frozen=True, tag="existing"):
-    """A player of this server who typed their password, or whose passkey has signed the challenge."""
+    """A player of this server who typed their password."""
 
     player_id: str
-    passkey_id: str = ""
-    """The passkey, "" for a password."""
+
+
+class PasskeyAccount(msgspec.Struct, frozen=True, tag="passkey"):
+    """A player of this server whose passkey has signed the challenge.
+
+    It has a tag of its own, so that a process before passkeys cannot read it during an upgrade: it would open a session
+    that does not end with the passkey. Another process ends that login.
+    """
+
+    player_id: str
+    passkey_id: str
 
 
 class NewAccount(msgspec.Struct, frozen=True, tag="new"):
@@ -172,7 +181,7 @@ class ProviderIdentity(msgspec.Struct, frozen=True, tag="provider"):
         return "ProviderIdentity(...)"
 
 
-Identified = ExistingAccount | NewAccount | ProviderIdentity
+Identified = ExistingAccount | PasskeyAccount | NewAccount | ProviderIdentity
 _DECODER: msgspec.json.Decoder[Identified] = msgspec.json.Decoder(Identified)
 
 

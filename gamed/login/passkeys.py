@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gamed.audit import SecurityEvent
 from gamed.crypto import Index
-from gamed.login.keys import ExistingAccount
+from gamed.login.keys import PasskeyAccount
 from gamed.login.local import PER_ADDRESS_FACTOR, FormError, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, per_address
 from gamed.login.store import LoginStore
@@ -39,7 +39,7 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
         """Return the parts of a page; None where browsers allow no passkeys."""
         return self.passkeys.sign_in_prompt(row)
 
-    async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> ExistingAccount:
+    async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> PasskeyAccount:
         """Return the player of the passkey; raise SignInRejected. Do not cancel this."""
         rate = RateLimit.per_minute(self.context.policy.limits.passwords_per_minute).times(PER_ADDRESS_FACTOR)
         buckets = per_address(self.context.keys.indexer, b"password", form.address, rate)
@@ -53,7 +53,7 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
         except PasskeyRefused as e:
             self._record(f"passkey_{e.refusal.value}", form, e.player_id)
             raise SignInRejected(FormError.PASSKEY) from None
-        return ExistingAccount(proven.player_id, proven.passkey_id)
+        return PasskeyAccount(proven.player_id, proven.passkey_id)
 
     def _record(self, outcome: str, form: SignInForm, player_id: str = "") -> None:
         values = {"provider": PASSKEY, "outcome": outcome, "request": form.request_id}

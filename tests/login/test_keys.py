@@ -17,7 +17,9 @@ from gamed.login.keys import (
     ALPHABET,
     ExistingAccount,
     NewAccount,
+    PasskeyAccount,
     PresentedProof,
+    ProviderIdentity,
     ReturnProof,
     login_token,
     presented_secret_index,
@@ -198,9 +200,15 @@ class SealedValues(SynchronousTestCase):
     def test_identities(self) -> None:
         """Each kind of identity is read as it was written; the hash of a password is in no repr."""
         new = NewAccount("Anna", "$argon2id$secret")
-        for who in (ExistingAccount("ply_1"), new):
+        for who in (ExistingAccount("ply_1"), PasskeyAccount("ply_1", "pky_1"), new):
             self.assertEqual(login_keys.decode_identity(msgspec.json.encode(who)), who)
         self.assertNotIn("argon2", repr(new))
+
+    def test_passkey_is_no_password(self) -> None:
+        """A process from before passkeys cannot read a sign-in by one, with which it would open a lasting session."""
+        raw = msgspec.json.encode(PasskeyAccount("ply_1", "pky_1"))
+        known = ExistingAccount | NewAccount | ProviderIdentity
+        self.assertRaises(msgspec.ValidationError, msgspec.json.decode, raw, type=known)
 
     def test_results(self) -> None:
         """A result is read with the same credentials, ids and flags."""
