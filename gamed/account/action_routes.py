@@ -25,6 +25,7 @@ from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.pages.model import Text
 from gamed.passkeys.errors import PasskeyRefused, Refusal
+from gamed.passkeys.model import suggested_name
 from gamed.passkeys.service import Removed
 from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
@@ -98,10 +99,8 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
     async def _add_passkey(self, action: PostedAction) -> bytes:
         responder, typed = self.responder, action.fields.get("passkey_name", "")
         responder.require_recent(action.visit)
-        name = _device_name(typed)
-        if name is None:
-            error = sentences.DEVICE_NAME_UNUSABLE
-            return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
+        # The device has the passkey already, and would keep one that is refused because of its name.
+        name = _device_name(typed) or suggested_name(browser_name(action.request))
         try:
             await responder.run(responder.services.page.passkeys.add(action.visit.caller, action.fields, name))
         except PasskeyRefused as e:

@@ -357,7 +357,10 @@ class AccountPage(Component, frozen=True, kw_only=True):
         )
 
     async def passkey_prompt(self, visit: BrowserVisit, server: str) -> PasskeyPrompt:
-        """Return the parts of the page that makes a passkey on the server of this name; raise PasskeysOff."""
+        """Return the parts of the page that makes a passkey on the server of this name.
+
+        Raise PasskeysOff or PasskeysFull.
+        """
         names = await self.store.names(visit.caller.player_id)
         return await self.passkeys.registration_prompt(visit.caller, server, names.account or names.display or server)
 

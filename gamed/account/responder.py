@@ -26,7 +26,7 @@ from gamed.login.responder import PageResponder, see_other
 from gamed.login.sentences import TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
-from gamed.passkeys.errors import LastPasskey, PasskeysOff, PasskeyUnknown
+from gamed.passkeys.errors import LastPasskey, PasskeysFull, PasskeysOff, PasskeyUnknown
 from gamed.passkeys.model import suggested_name
 from gamed.players.errors import (
     AccountReauthenticationRequired,
@@ -57,6 +57,7 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     LastIdentity: (409, sentences.LAST_WAY),
     LastPasskey: (409, sentences.LAST_PASSKEY),
     PasskeyUnknown: (404, sentences.PASSKEY_GONE),
+    PasskeysFull: (409, sentences.PASSKEYS_FULL),
     PasskeysOff: (404, sentences.PASSKEYS_OFF),
     TooManyExports: (503, sentences.EXPORTING),
     save_errors.ConflictError: (409, sentences.SAVE_CHANGED),
@@ -149,7 +150,10 @@ class AccountResponder(Component, frozen=True, kw_only=True):
     async def new_passkey_page(
         self, request: Request, visit: BrowserVisit, status: int = 200, *, typed: str = "", error: Text | None = None
     ) -> bytes:
-        """Return the page that makes a passkey; raise PasskeysOff. `error` says why one was not accepted."""
+        """Return the page that makes a passkey; `error` says why one was not accepted.
+
+        Raise PasskeysOff or PasskeysFull.
+        """
         prompt = await self.services.page.passkey_prompt(visit, self.pages.server.title)
         name = typed or suggested_name(browser_name(request))
         shown = views.new_passkey_page(self.visit_of(request, visit), prompt, name, error)

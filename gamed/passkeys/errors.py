@@ -11,6 +11,10 @@ class PasskeysOff(PasskeyError):
     """A request about passkeys on a server whose address cannot have any."""
 
 
+class PasskeysFull(PasskeyError):
+    """A request for another passkey of a player who has as many as the server keeps."""
+
+
 class PasskeyUnknown(PasskeyError):
     """A passkey that the player does not have."""
 

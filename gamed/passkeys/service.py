@@ -13,11 +13,12 @@ from msgspec import Struct, json
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import DecryptionFailed, Keys, Random, base64url
-from gamed.passkeys.errors import LastPasskey, PasskeyRefused, PasskeysOff, PasskeyUnknown, Refusal
+from gamed.passkeys.errors import LastPasskey, PasskeyRefused, PasskeysFull, PasskeysOff, PasskeyUnknown, Refusal
 from gamed.passkeys.model import (
     ALGORITHMS,
     CEREMONY_MS,
     HANDLE_BYTES,
+    MAX_PASSKEYS,
     Assertion,
     Ceremony,
     Credential,
@@ -103,12 +104,14 @@ class PasskeyService(Component, frozen=True, kw_only=True):
         return self._prompt("get", options, ceremony, row)
 
     async def registration_prompt(self, caller: AuthenticatedSession, server: str, player: str) -> PasskeyPrompt:
-        """Return the parts of the page that makes a passkey for this player; raise PasskeysOff.
+        """Return the parts of the page that makes a passkey for this player; raise PasskeysOff or PasskeysFull.
 
         `server` and `player` are the names that a device shows in its list of passkeys.
         """
         if self.site is None:
             raise PasskeysOff
+        if len(await self.store.list(caller.player_id)) >= MAX_PASSKEYS:
+            raise PasskeysFull  # here already: the device would keep a passkey that the server refuses
         existing = await self.store.credentials(caller.player_id)
         # All passkeys of a player have one handle: a device then keeps one of them, not one for each registration.
         handle = existing[0].user_handle if existing else self.random(HANDLE_BYTES)

@@ -9,7 +9,8 @@ from tests.pages.test_texts import ADVICE
 
 NEXT = re.compile(
     rf"{ADVICE.pattern}|Open it yourself\.|Open your account and (look|choose) again\.|Go back and choose .+\."
-    r"|Link another one first\.|Add another passkey first\.|Look at the versions again, then choose\."
+    r"|Link another one first\.|Add another passkey first\.|Remove one first\."
+    r"|Look at the versions again, then choose\."
 )
 """The things a person can do on these pages; a sentence of another kind needs a row here, and a reason."""
 

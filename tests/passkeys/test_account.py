@@ -84,6 +84,17 @@ class PasskeyTests(PasskeyCase):
             self.browser.post(form, {"passkey_name": str(number), **Authenticator().create(form["options"])})
         self.assertEqual(len(self.passkeys), 10)
         self.assertNotIn(NEW, self.browser.get(HOME).html)
+        page = self.browser.get(NEW)
+        self.assertEqual((page.status, page.forms), (409, []))
+        self.assertIn("You have as many passkeys as this server keeps.", page.text)
+
+    def test_unusable_name(self) -> None:
+        """A passkey that is on the device already is kept, under a name that this server chooses."""
+        self.browser = self.new_account_browser("Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0")
+        self.browser.sign_in()
+        for name in ("\x01", "x" * 65, " "):
+            self.assertIn("The passkey is added", self.add(Authenticator(), name).text)
+        self.assertEqual(self.own_passkeys(), ["Linux / Firefox"] * 3)
 
     def test_one_handle(self) -> None:
         """All passkeys of a player have one user handle, which is not the player's id; the page excludes those."""
