@@ -32,8 +32,8 @@ NEVER_HERE = (
 )
 HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret_env")}
 _PATHS = "login session sessions identities config player account errors providers invite reset owner"
-RESERVED = frozenset(_PATHS.split())
-"""Names of other paths below /auth/."""
+RESERVED = frozenset(_PATHS.split()) | {"local", "passkey"}
+"""Names of other paths below /auth/, and the values of `provider` for passwords and passkeys."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 _SHORT_ID = compile(r"[A-Z0-9]{10}", ASCII)

@@ -678,7 +678,7 @@ class ProviderTests(SynchronousTestCase):
         )
 
     def test_names(self) -> None:
-        """A provider's name has small letters, digits and hyphens, and is not another path of the service."""
+        """A provider's name has small letters, digits and hyphens, and is no path or other way in of the service."""
         own = OAUTH["providers"]["discord"]
         for name in (
             "Discord",
@@ -698,6 +698,8 @@ class ProviderTests(SynchronousTestCase):
             "player",
             "account",
             "errors",
+            "local",
+            "passkey",
         ):
             complaints = errors(changed(OAUTH, providers={name: own, "discord": own}))
             self.assertEqual(len(complaints), 1, name)
