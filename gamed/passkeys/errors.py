@@ -41,6 +41,7 @@ class Refusal(Enum):
     OTHER_USER = "other_user_handle"
     SIGNATURE = "signature"
     KNOWN = "known_credential"
+    OTHER_PLAYER = "credential_of_another"
     TOO_MANY = "too_many"
 
 

@@ -132,8 +132,9 @@ def _add(connection: Connection, keys: Keys, command: AddCommand, site: PasskeyS
     if tables.count_of(connection, player_id) >= MAX_PASSKEYS:
         raise PasskeyRefused(Refusal.TOO_MANY, player_id)
     new = check_registration(command.response, command.ceremony, site)
-    if tables.owner_of(connection, keys.indexer, new.credential.credential_id) is not None:
-        raise PasskeyRefused(Refusal.KNOWN, player_id)
+    owner_id = tables.owner_of(connection, keys.indexer, new.credential.credential_id)
+    if owner_id is not None:  # the ids of other players' credentials are not to be found out by trying
+        raise PasskeyRefused(Refusal.KNOWN if owner_id == player_id else Refusal.OTHER_PLAYER, player_id)
     if not tables.use_challenge(connection, keys.indexer, command.ceremony, now_ms):
         raise PasskeyRefused(Refusal.EXPIRED, player_id)
     named = {"passkey_id": command.passkey_id, "player_id": player_id, "rp_id": site.rp_id, "name": command.name}

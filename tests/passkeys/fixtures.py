@@ -7,7 +7,8 @@ from zipfile import ZipFile
 
 from gamed.passkeys import tables
 from gamed.passkeys.model import Credential, NewPasskey, new_passkey_id
-from tests.account.page_fixtures import HOME, AccountBrowser, AccountCase
+from gamed.players.tables import create_player
+from tests.account.page_fixtures import BERT, HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.passkeys.authenticator import RP_ID, Authenticator
 
@@ -55,6 +56,10 @@ class PasskeyCase(AccountCase):
         """Return the names of the passkeys in the player's export."""
         archive = ZipFile(BytesIO(self.browser.ask("GET", f"{HOME}/export").body))
         return [each["name"] for each in json.loads(archive.read("me.json"))["passkeys"]]
+
+    def create_bert(self) -> None:
+        """Create another player, without a way to sign in."""
+        self.server.write(lambda c: create_player(c, BERT, self.server.now_ms()))
 
     def insert(self, player_id: str, number: int = 0, rp_id: str = RP_ID) -> str:
         """Store a passkey without a device; return its id."""

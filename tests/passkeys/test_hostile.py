@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from fido2 import cbor
 
 from gamed.crypto import base64url
-from tests.account.page_fixtures import HOME, AccountBrowser
+from tests.account.page_fixtures import BERT, HOME, AccountBrowser
 from tests.login.browser_fixtures import Page
 from tests.passkeys.authenticator import BE, BS, UP, UV, Authenticator
 from tests.passkeys.fixtures import NEW, PasskeyCase
@@ -99,6 +99,15 @@ class HostileTests(PasskeyCase):
         forged = Authenticator()
         forged.credential_id, forged.user_handle = self.device.credential_id, self.device.user_handle
         self.refused(self.use(self.other, forged), "signature")
+
+    def test_credential_of_another_player(self) -> None:
+        """Another player who registers the id of a credential is not told that it is known."""
+        self.create_bert()
+        self.execute(f"UPDATE passkey SET player_id = '{BERT}'")
+        page = self.add()
+        self.assertIn("That passkey was not accepted. Try again.", page.text)
+        self.assertNotIn("already", page.text)
+        self.assertEqual([player_id for _, player_id, *_ in self.passkeys], [BERT])
 
     def test_malformed_fields(self) -> None:
         """Fields that are not canonical base64url, or absent, are refused."""

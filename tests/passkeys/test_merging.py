@@ -29,9 +29,7 @@ class MergeTests(PasskeyCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.execute(
-            f"INSERT INTO player (player_id, state, approved, created_ms) VALUES ('{BERT}', 'active', TRUE, 1)"
-        )
+        self.create_bert()
 
     def merge(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         merged = self.server.write(lambda c: merge_players(c, self.server.keys, ANNA, BERT, self.server.now_ms()))
