@@ -24,7 +24,6 @@ from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseBusy, DatabaseError, DatabaseUnreachable, DiskFull, MigrationError
 from gamed.database.store import Store
 from gamed.disk import sync_folder
-from gamed.passkeys import tables as passkey_tables
 from gamed.players import keyring
 from gamed.structs import redacts
 from gamed.timestamps import Now
@@ -131,6 +130,9 @@ def settle(store: Store, data: Path, choice: KeyChoice, random: Random, now_ms: 
             before = Keys.of(choice.before, random)
             record = keyring.read_key_record(connection)
             if record is not None and record.check_value == before.check:
+                # A change of the key is rare, and all commands import this module.
+                from gamed.passkeys import tables as passkey_tables
+
                 passkey_tables.rekey(connection, before, keys)
             kept = keyring.rekey(connection, before, keys, now_ms())
         keyring.check_key(connection, keys, choice.source, now_ms(), store)

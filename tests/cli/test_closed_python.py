@@ -44,7 +44,7 @@ SERVERS = {
     *("cryptography.hazmat.primitives.asymmetric.ec", "joserfc", "joserfc.errors", "joserfc.jwk"),
     *("gamed.assets.store", "gamed.cli.context", "gamed.database.backup_format", "gamed.saves.tables"),
     *("gamed.notify.client", "gamed.notify.format_rules", "gamed.notify.model"),
-    *("click", "gamed.gc_pause", "twisted.internet.defer", "gamed.cli.service.prepare", "segno"),
+    *("click", "gamed.gc_pause", "twisted.internet.defer", "gamed.cli.service.prepare", "segno", "gamed.passkeys"),
     *("twisted.internet", "twisted.internet.error", "twisted.scripts.twistd"),
 }
 """Modules that only `serve`, `dev`, `setup`, `notify test` and `check config` import late, which stay the user they

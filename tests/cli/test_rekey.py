@@ -1,11 +1,26 @@
 """From the key file to a master key, as the owner walks it: edit, set the variable, restart."""
 
 import json
+from functools import partial
+from secrets import token_bytes
 
+from gamed.cli import keys
+from gamed.crypto import Keys, Secret
+from gamed.database.connection import AUTH, Connection
+from gamed.passkeys import tables
+from gamed.passkeys.model import Credential, NewPasskey
 from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers
 from tests.support.stores import sqlite_files
+
+
+def insert_passkey(connection: Connection, key: Secret) -> None:
+    """Store a passkey of the only player, sealed with the key in a file."""
+    [(player_id,)] = connection.execute("SELECT player_id FROM player").fetchall()
+    new = NewPasskey(Credential(bytes(32), b"", bytes(32)), 0, False, False)
+    named = {"passkey_id": "pky_1", "player_id": player_id, "rp_id": "game.example", "name": "Phone"}
+    tables.insert(connection, Keys.of(key, token_bytes), new, **named, now_ms=1)
 
 
 @covers("2.1/6")
@@ -16,8 +31,11 @@ class RekeyTests(CommandTestCase):
         process, _ = self.serve()
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
         self.stop(process)
-        filed = self.gamed("key", "fingerprint")[1]
         key = (self.data / "auth.key").read_bytes()
+        secret = keys.read(self.data)
+        assert secret is not None
+        self.run_transaction(AUTH, partial(insert_passkey, key=secret))
+        filed = self.gamed("key", "fingerprint")[1]
 
         self.config.write_text(json.dumps(changed(LOCAL, master_key_env="GAMED_MASTER_KEY")))
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
@@ -30,6 +48,8 @@ class RekeyTests(CommandTestCase):
         [player] = json.loads(self.gamed("players", "list", "--json")[1])
         self.assertEqual(player["name"], "Anna")
         self.assertEqual(self.gamed("players", "token", "ANNA", "--json")[0], 0)
+        [passkey] = json.loads(self.gamed("passkeys", "list", "--json")[1])
+        self.assertEqual((passkey["player"], passkey["name"]), (player["id"], "Phone"))
         self.stop(process)
 
         process, _ = self.serve()
