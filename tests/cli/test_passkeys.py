@@ -46,3 +46,9 @@ class PasskeyCommandTests(PeopleCase):
         self.assertEqual(self.rows(AUTH, "SELECT passkey_id FROM passkey"), [])
         self.assertEqual(self.rows(AUTH, "SELECT passkey_id FROM browser_session"), [(None,)])
         self.assertEqual(self.done("passkeys", "reset", "anna")["removed"], 0)
+
+    def test_reset_of_the_last_way(self) -> None:
+        """A reset says if the player has no other way to sign in, such as an account of the other mode."""
+        self.assertNotIn("no other way", self.gamed("passkeys", "reset", "anna")[1])
+        self.run_transaction(AUTH, lambda connection: connection.execute("DELETE FROM local_account").rowcount)
+        self.assertIn("no other way to sign in now", self.gamed("passkeys", "reset", self.anna)[1])

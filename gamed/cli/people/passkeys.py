@@ -6,14 +6,20 @@ from gamed.cli.completing import complete_players
 from gamed.cli.context import CommandContext, get_player, reports_json
 from gamed.cli.output import WHO, counted, table, utf8
 from gamed.clock import now_ms
+from gamed.config.model import Mode
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.passkeys import tables
 from gamed.passkeys.model import Passkey
-from gamed.players.tables import NamedPlayer, list_players
+from gamed.players.names import SignInMethods
+from gamed.players.tables import NamedPlayer, list_players, sign_in_methods
+from gamed.providers.discovery import namespace_indexes
 from gamed.readable import ago
 from gamed.timestamps import rfc3339
 
+NO_OTHER_WAY = (
+    "This player has no other way to sign in now. Let them sign in as a new player, then run: gamed players merge"
+)
 HEADINGS = ("PASSKEY", "PLAYER", "NAME", "HOST", "LAST USED")
 
 
@@ -68,15 +74,18 @@ def reset(context: CommandContext, who: str) -> None:
     """
     store = context.open()
 
-    def transaction(connection: Connection, keys: Keys) -> tuple[str, int, int]:
+    def transaction(connection: Connection, keys: Keys) -> tuple[str, int, int, bool]:
         player_id = get_player(connection, keys, who).player.player_id
         removed, ended = tables.reset(connection, player_id, now_ms())
         store.record(connection, "passkeys reset", player_id)
-        return player_id, removed, ended
+        providers = namespace_indexes(keys.indexer, store.config.providers.values())
+        enabled = SignInMethods(store.config.mode is Mode.LOCAL, providers)
+        others = any(enabled.is_enabled(each) for each in sign_in_methods(connection, player_id))
+        return player_id, removed, ended, others
 
-    player_id, removed, ended = store.write(transaction)
-    context.report(
-        {"player": player_id, "removed": removed, "revoked": ended},
-        f"{counted(removed, 'passkey')} of {store.names_of([player_id])[player_id]} removed, "
-        f"{counted(ended, 'session')} ended",
-    )
+    player_id, removed, ended, others = store.write(transaction)
+    done = f"{counted(removed, 'passkey')} of {store.names_of([player_id])[player_id]} removed, "
+    lines = [f"{done}{counted(ended, 'session')} ended"]
+    if not others:
+        lines.append(NO_OTHER_WAY)
+    context.report({"player": player_id, "removed": removed, "revoked": ended}, lines)
