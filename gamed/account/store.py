@@ -343,7 +343,9 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     ((count,),) = connection.execute(alive, {"now_ms": now_ms}).fetchall()
     end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
     connection.execute(end, {"now_ms": now_ms})
-    # the attempts of a login are deleted with it; a link that was used since the backup would be valid again
+    # The attempts of a login are deleted with it; a link that was used since the backup would be valid again. Used
+    # challenges of passkeys stay as they were: one that was used since is accepted again within its ten minutes, but
+    # only in the same browser, or login, and from a copy of the response.
     for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link", "owner_code"):
         connection.execute(f"DELETE FROM {table}")
     return int(count)
