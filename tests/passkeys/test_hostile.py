@@ -101,7 +101,7 @@ class HostileTests(PasskeyCase):
         self.refused(self.use(self.other, forged), "signature")
 
     def test_credential_of_another_player(self) -> None:
-        """Another player who registers the id of a credential is not told that it is known."""
+        """Another player who registers the id of a credential does not learn that it is known."""
         self.create_bert()
         self.execute(f"UPDATE passkey SET player_id = '{BERT}'")
         page = self.add()
