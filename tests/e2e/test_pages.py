@@ -47,9 +47,13 @@ CUT = """() => [document.documentElement, ...document.querySelectorAll('main, ma
     .filter(e => e.scrollWidth > e.clientWidth + 1)
     .map(e => e.outerHTML.slice(0, 120))"""
 """Elements whose content is wider than they are; a field scrolls what is typed."""
-SMALL = """() => [...document.querySelectorAll('button, .button, input:not([type=hidden], [hidden] *), summary')]
-    .filter(e => { const r = e.getBoundingClientRect(); return r.height < 44 || r.width < 44 })
-    .map(e => e.outerHTML)"""
+SMALL = """() => {
+    document.querySelectorAll('form[hidden]').forEach(e => { e.hidden = false });
+    return [...document.querySelectorAll('button, .button, input:not([type=hidden], [hidden] *), summary')]
+        .filter(e => { const r = e.getBoundingClientRect(); return r.height < 44 || r.width < 44 })
+        .map(e => e.outerHTML)
+}"""
+"""The form of a passkey is shown first, as its script does where a browser has passkeys."""
 BELOW = """() => [...document.querySelectorAll('button')]
     .filter(e => e.getBoundingClientRect().bottom > innerHeight).map(e => e.outerHTML)"""
 PAINTED = """() => {
@@ -335,12 +339,16 @@ class ViewTests(PageCase):
 
     def test_a_form_that_comes_back(self) -> None:
         """On a phone a returned form shows the reason and focuses the field; a screen reader reads both."""
-        pages = [page for page in gallery.every_page() if b'role="alert"' in page.html]
+        # No field belongs to a passkey that was refused, and a page that asks for one has a hidden alert.
+        returned = [page for page in gallery.every_page() if b'role="alert"' in page.html]
+        asking = {page.name for page in returned if b'id="passkey-failed"' in page.html}
+        pages = [page for page in returned if page.name not in asking and not page.name.endswith("refused passkey")]
         self.assertGreater(len(pages), 12)
         names = {page.name for page in pages if re.search("^account|(name_malformed|taken|closed)$", page.name)}
         wanted = {page.name: ["name" if page.name in names else "password", True, "refused"] for page in pages}
         shown = [page.name for page in pages if re.search("^account.*display_name|^name refused", page.name)]
         wanted |= {name: ["display_name", True, "refused"] for name in shown}
+        wanted["passkey refused"] = ["passkey_name", True, "refused"]
         for window in (PHONE, NARROW):
             self.assertEqual(self.look(pages, begun, loaded=True, viewport=window), wanted)
 
