@@ -110,7 +110,7 @@ def schema() -> list[list[str]]:
     return [sorted(script.name for script in folder.glob("*.sql")) for folder in folders]
 
 
-PACKAGED = {".py", ".sql", ".css", ".html", ".svg", ".po"}
+PACKAGED = {".py", ".sql", ".css", ".js", ".html", ".svg", ".po"}
 
 
 class WheelTests(SynchronousTestCase):
