@@ -340,6 +340,7 @@ export class GamedClient {
      * @param {Person} person
      * @param {SignInOptions} [options]
      * @returns {Promise<SignIn>}
+     * @throws {LoginCancelled} if the signal aborts meanwhile
      */
     beginSignIn(person: Person, options?: SignInOptions): Promise<SignIn>;
     /**

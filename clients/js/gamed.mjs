@@ -1345,7 +1345,7 @@ export class SignIn {
       this.#notified = true
       await this.#wire.call("POST", "/auth/login/cancel", { bearer: this.#secret, timeout: 5, tries: 1 }).catch(ifGamed)
     }
-    this.#stop.abort(new LoginCancelled("login_cancelled", "The sign-in was cancelled."))
+    this.#stop.abort(loginCancelled())
   }
 
   async #start() {
@@ -1463,6 +1463,8 @@ export class SignIn {
     }
   }
 }
+
+const loginCancelled = () => new LoginCancelled("login_cancelled", "The sign-in was cancelled.")
 
 /** @param {Record<string, any>} problem */
 function loginError(problem) {
@@ -2309,9 +2311,13 @@ export class GamedClient {
    * @param {Person} person
    * @param {SignInOptions} [options]
    * @returns {Promise<SignIn>}
+   * @throws {LoginCancelled} if the signal aborts meanwhile
    */
   async beginSignIn(person, options = {}) {
-    const found = await this.providers({ signal: options.signal })
+    const signal = options.signal ?? person.signal
+    const found = await this.providers({ signal }).catch((error) => {
+      throw signal?.aborted ? loginCancelled() : error
+    })
     let { provider } = options
     if (found.length > 0 && !provider) {
       provider = found.length === 1 ? found[0].name : await person.chooseProvider(found)

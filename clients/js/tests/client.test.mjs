@@ -42,6 +42,20 @@ test("sign-in: one that is cancelled while the server starts it opens no browser
   assert.equal(seen.filter(({ key }) => key === "POST /auth/login/cancel").length, 1)
 })
 
+test("sign-in: one that is cancelled while the server lists its providers is a cancelled one", async (t) => {
+  let listing = new AbortController()
+  const { client } = await signedIn(t, { "GET /auth/providers": () => listing.abort() })
+  const problems = []
+  const person = { problem: (error) => problems.push(error.code) }
+  await assert.rejects(client.signIn(person, { signal: listing.signal }), gamed.LoginCancelled)
+  listing = new AbortController()
+  await assert.rejects(client.signIn({ ...person, signal: listing.signal }), gamed.LoginCancelled)
+  await rm(`${client.folder}/${client.place}.json`)
+  listing = new AbortController()
+  assert.equal(await client.ensureSignedIn(person, { signal: listing.signal }), false)
+  assert.deepEqual(problems, ["login_cancelled"])
+})
+
 test("sign-in: without the permission to listen, the player types the code", async (t) => {
   const stop = new AbortController()
   let body = null
@@ -186,7 +200,6 @@ test("a signal ends every call, also a pause before another try and a wait for a
   setTimeout(() => stop.abort(new Error("enough")), 20)
   await assert.rejects(reading, /enough/)
   const { signal } = stop
-  const person = { chooseProvider: () => "x", browserOpened: () => undefined, finishCode: () => null }
   const calls = {
     policy: [{ signal }],
     providers: [{ signal }],
@@ -211,7 +224,6 @@ test("a signal ends every call, also a pause before another try and a wait for a
     version: ["auto", 1, { signal }],
     restore: ["auto", 1, { base: null, signal }],
     dismiss: ["auto", 1, { signal }],
-    beginSignIn: [person, { signal }],
     signOut: ["others", { signal }],
   }
   const asked = seen.length
