@@ -261,13 +261,13 @@ export class Sync {
      */
     run(signal: AbortSignal | undefined, changed?: ((status: Status) => unknown) | undefined): Promise<void>;
     /**
-     * Iterate over the statuses that change while `run`, `start` or `pump` works, with `for await`. Of each slot only the
-     * newest status waits for the reader.
+     * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `pump` works. Of
+     * each slot only the newest status waits for the reader. Without a loop, end it with `return()`.
      *
      * @param {RequestOptions} [options]
-     * @returns {AsyncGenerator<Status, void>} ends when this Sync is closed
+     * @returns {AsyncIterableIterator<Status>} ends when this Sync is closed
      */
-    statuses({ signal }?: RequestOptions): AsyncGenerator<Status, void>;
+    statuses({ signal }?: RequestOptions): AsyncIterableIterator<Status>;
     #private;
 }
 

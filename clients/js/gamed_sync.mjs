@@ -1825,37 +1825,61 @@ export class Sync {
   }
 
   /**
-   * Iterate over the statuses that change while `run`, `start` or `pump` works, with `for await`. Of each slot only the
-   * newest status waits for the reader.
+   * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `pump` works. Of
+   * each slot only the newest status waits for the reader. Without a loop, end it with `return()`.
    *
    * @param {RequestOptions} [options]
-   * @returns {AsyncGenerator<Status, void>} ends when this Sync is closed
+   * @returns {AsyncIterableIterator<Status>} ends when this Sync is closed
    */
-  async *statuses({ signal } = {}) {
+  statuses({ signal } = {}) {
+    // no generator: it would listen from the first `next` on only, and `return` would wait for a `next` that waits
     /** @type {Map<string, Status>} */
     const news = new Map()
-    /** @type {() => void} */
-    let wake = () => undefined
+    /** @type {Set<(value?: any) => void>} */
+    const waiting = new Set()
+    let isOver = false
+    const wake = () => {
+      for (const each of waiting) each()
+      waiting.clear()
+    }
     const listener = (/** @type {Status | null} */ status) => {
       if (status) news.set(status.slot, status)
       wake()
     }
-    this.#listeners.add(listener)
-    try {
-      while (!this.#closed || news.size) {
-        for (const [slot, status] of news) {
-          news.delete(slot)
-          yield status
-        }
-        signal?.throwIfAborted()
-        if (!news.size && !this.#closed) {
-          /** @type {Promise<void>} */
-          const next = new Promise((resolve) => (wake = resolve))
-          await orAborted(next, signal)
-        }
-      }
-    } finally {
+    /** @returns {IteratorReturnResult<undefined>} */
+    const end = () => {
+      isOver = true
       this.#listeners.delete(listener)
+      wake()
+      return { done: true, value: undefined }
+    }
+    /** @returns {Promise<IteratorResult<Status, undefined>>} */
+    const next = async () => {
+      while (!isOver) {
+        if (signal?.aborted) {
+          end()
+          throw signal.reason
+        }
+        for (const [slot, value] of news) {
+          news.delete(slot)
+          return { done: false, value }
+        }
+        if (this.#closed) break
+        await orAborted(new Promise((resolve) => waiting.add(resolve)), signal).catch(() => undefined)
+      }
+      return end()
+    }
+    this.#listeners.add(listener)
+    return {
+      next,
+      return: async () => end(),
+      throw: async (error) => {
+        end()
+        throw error
+      },
+      [Symbol.asyncIterator]() {
+        return this
+      },
     }
   }
 

@@ -278,6 +278,37 @@ test("a reader of statuses gets the newest of each slot, and ends with its Sync 
   assert.deepEqual(await all, ["auto refused", "auto in_step"])
 })
 
+test("a reader of statuses listens from the call on, and stops at once, also while it waits", { timeout: 20_000 }, async (t) => {
+  const { client } = await signedIn(t, {
+    "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "GET /game/saves?since=1": (_, response) => json(response, { cursor: "1", saves: [] }),
+    "PUT /game/saves/auto": (_, response) => problem(response, 413, "save_too_large"),
+  })
+  const sync = await Sync.open(client)
+  t.after(() => sync.close())
+  const [early, left] = [sync.statuses(), sync.statuses()]
+  const waiting = [left.next(), left.next()]
+  const end = { done: true, value: undefined }
+  assert.deepEqual([await left.return(), ...(await Promise.all(waiting))], [end, end, end])
+  await sync.write("auto", "level 1")
+  await sync.pump()
+  for await (const { slot, state } of early) {
+    assert.deepEqual([slot, state], ["auto", "refused"])
+    break
+  }
+  assert.deepEqual([await early.next(), await left.next()], [end, end])
+  const failing = sync.statuses()
+  await assert.rejects(failing.throw(new Error("enough")), /enough/)
+  assert.deepEqual(await failing.next(), end)
+  const shared = sync.statuses()
+  const both = [shared.next(), shared.next()]
+  await sync.write("b", "level 1")
+  await sync.pump()
+  assert.equal((await both[0]).value.slot, "b")
+  await sync.close()
+  assert.deepEqual([await both[1], await sync.statuses().next()], [end, end])
+})
+
 test("run accepts its arguments in the order of before 1.0", async (t) => {
   const { client } = await signedIn(t, {
     "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
