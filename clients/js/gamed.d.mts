@@ -10,7 +10,8 @@ export function finishCode(typed: string): string | null;
  */
 export function openBrowser(url: string): Promise<boolean>;
 
-export const VERSION: "1.0.0rc1";
+/** The version of this client. @type {string} */
+export const VERSION: string;
 
 /** Node.js without a page (Electron's windows have both, and count as browsers). */
 export const IN_NODE: boolean;

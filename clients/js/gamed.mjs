@@ -17,6 +17,7 @@
  * @module
  */
 
+/** The version of this client. @type {string} */
 export const VERSION = "1.0.0rc1"
 
 const TIMEOUT_SECONDS = 15

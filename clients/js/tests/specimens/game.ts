@@ -1,6 +1,6 @@
 /** A game in TypeScript that uses every part of the client; it is compiled, not run. */
 
-import { Conflict, GamedClient, GamedError, SaveInfo } from "../../gamed.mjs"
+import { Conflict, GamedClient, GamedError, SaveInfo, VERSION } from "../../gamed.mjs"
 import type { Complete, Deletion, Person, Provider, Save, Version } from "../../gamed.mjs"
 import { Assets, DiskFull } from "../../gamed_assets.mjs"
 import { Dialog } from "../../gamed_dialog.mjs"
@@ -16,6 +16,8 @@ const person: Person = {
   },
   problem: (error) => alert(error.detail),
 }
+
+export const isNewest: boolean = VERSION === "1.0.1" // another release of this file
 
 export async function play(server: string): Promise<void> {
   const client = await GamedClient.open(server, { app: "mygame", deviceName: "Anna's tablet" })

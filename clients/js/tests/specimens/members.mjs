@@ -12,7 +12,7 @@ const checker = program.getTypeChecker()
 const found = {}
 const isCalled = (one) => Boolean(one.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor))
 /** Return whether an editor has a text to show for it. */
-const isDescribed = (symbol) => symbol.name === "VERSION" || symbol.getDocumentationComment(checker).length > 0
+const isDescribed = (symbol) => symbol.getDocumentationComment(checker).length > 0
 for (const [at, name] of names.entries()) {
   const stated = {}
   const undocumented = []
