@@ -605,33 +605,33 @@ export class GamedClient {
 /**
  * A button of a sign-in: `name` is for `provider`, `label` for the player.
  */
-export type Provider = {
+export interface Provider {
     name: string;
     label: string;
-};
+}
 
 /**
  * The interface between a sign-in and the person in front of the screen. A game implements it; its methods may return
  * promises.
  */
-export type Person = {
+export interface Person {
     /**
      *   Show one button for each, with its label; return the name of the chosen one. Not called if there is only one.
      */
-    chooseProvider: (providers: readonly Provider[]) => string | Promise<string>;
+    chooseProvider(providers: readonly Provider[]): string | Promise<string>;
     /**
      *   The sign-in continues in the browser; show `url` as a link, with rel="noopener noreferrer", if it was not opened.
      *   `qrUrl` is the address of a QR code with the same link, for a phone; null if the server does not offer it.
      */
-    browserOpened: (url: string, opened: boolean, qrUrl: string | null) => unknown;
+    browserOpened(url: string, opened: boolean, qrUrl: string | null): unknown;
     /**
      * Show `error.detail`: why `ensureSignedIn` has not got a session, or could not ask the server. Required there.
      */
-    problem?: ((error: GamedError) => unknown) | undefined;
+    problem?(error: GamedError): unknown;
     /**
      * The sign-in has ended with any outcome: close the dialog.
      */
-    ended?: (() => unknown) | undefined;
+    ended?(): unknown;
     /**
      * cancels the sign-in, like `signal` of its options
      */
@@ -641,19 +641,19 @@ export type Person = {
      *   me a code"); null if the page shows it already. `attemptsLeft` is a number after a wrong code. `signal` aborts when
      *   the code is not needed any more.
      */
-    finishCode: (showCode: (() => Promise<void>) | null, attemptsLeft: number | null, signal: AbortSignal) => string | null | Promise<string | null>;
-};
+    finishCode(showCode: (() => Promise<void>) | null, attemptsLeft: number | null, signal: AbortSignal): string | null | Promise<string | null>;
+}
 
 /**
  * An entry of a list of changes: `version` deleted the save.
  */
-export type Deletion = {
+export interface Deletion {
     slot: string;
     version: number;
     deleted: true;
-};
+}
 
-export type Changes = {
+export interface Changes {
     /**
      * for the next call
      */
@@ -675,12 +675,12 @@ export type Changes = {
      * for a whole list: a slot that is missing on all its pages was deleted long ago
      */
     expired: boolean;
-};
+}
 
 /**
  * One version in a slot's history.
  */
-export type Version = {
+export interface Version {
     version: number;
     /**
      * write, restore, conflict or delete
@@ -702,15 +702,15 @@ export type Version = {
      * null for a delete
      */
     save: SaveInfo | null;
-};
+}
 
 /**
  * A part of a slot's history; `more`: the server has older versions.
  */
-export type VersionsPage = {
+export interface VersionsPage {
     versions: Version[];
     more: boolean;
-};
+}
 
 /**
  * An entry of a commit: the new bytes of a slot, based on `base`, or its deletion.
@@ -731,23 +731,23 @@ export type Write = {
 /**
  * A slot whose base did not match in a commit: `code` is the reason; the other members are those of Conflict.
  */
-export type SlotConflict = {
+export interface SlotConflict {
     slot: string;
     code: string;
     base: SaveInfo | null;
     current: SaveInfo | null;
     yours: SaveInfo | null;
-};
+}
 
 /**
  * The bytes of a slot at the time of the read.
  */
-export type Save = {
+export interface Save {
     etag: string;
     data: Uint8Array;
     contentType: string;
     meta: Meta;
-};
+}
 
 /**
  * The base of a write: a save that was read, or its etag; "*" for any existing version, null for an empty slot.
@@ -756,7 +756,7 @@ export type Base = {
     etag: string;
 } | string | null;
 
-export type ClientOptions = {
+export interface ClientOptions {
     /**
      * the game's name, which separates its sign-in and saves from those of other games; letters,
      * digits, space, '.', '_', '-'
@@ -794,55 +794,55 @@ export type ClientOptions = {
      * how long to wait for the browser's return before offering a code
      */
     returnSeconds?: number | undefined;
-};
+}
 
-export type RequestOptions = {
+export interface RequestOptions {
     /**
      * ends the call with the signal's reason; the server may have performed the request
      */
     signal?: AbortSignal | undefined;
-};
+}
 
-export type GetOptions = RequestOptions & {
+export interface GetOptions extends RequestOptions {
     unless?: Base;
-};
+}
 
-export type BaseOptions = RequestOptions & {
+export interface BaseOptions extends RequestOptions {
     base: Base;
-};
+}
 
-export type PutOptions = BaseOptions & {
+export interface PutOptions extends BaseOptions {
     contentType?: string;
     meta?: Meta | null;
-};
+}
 
-export type ChangesOptions = RequestOptions & {
+export interface ChangesOptions extends RequestOptions {
     wait?: number;
     limit?: number;
-};
+}
 
-export type VersionsOptions = RequestOptions & {
+export interface VersionsOptions extends RequestOptions {
     downTo?: number;
     limit?: number;
-};
+}
 
-export type PageOptions = RequestOptions & {
+export interface PageOptions extends RequestOptions {
     before?: number;
     limit?: number;
-};
+}
 
 /**
  * How players sign in at this server: `mode` is "local" or "oauth"; `providers` are names for `SignInOptions`.
  */
-export type Policy = {
+export interface Policy {
     mode: string;
     providers: string[];
-};
+}
 
 /**
  * A device that is signed in. The names of the protocol, such as `session_id`, stay beside these until 1.0.
  */
-export type SessionMembers = {
+export interface SessionMembers {
     sessionId: string;
     /**
      * it is this device
@@ -861,24 +861,39 @@ export type SessionMembers = {
      * RFC 3339
      */
     expiresAt: string;
-    client: ({
+    client: {
         name?: string;
         version?: string;
         platform?: string;
         deviceName?: string;
-    } & {
-        [name: string]: any;
-    }) | null;
-};
+        device_name?: string;
+    } | null;
+    /**
+     * `sessionId`, until 1.0
+     */
+    session_id: string;
+    /**
+     * `createdAt`, until 1.0
+     */
+    created_at: string;
+    /**
+     * `lastUsedAt`, until 1.0
+     */
+    last_used_at: string;
+    /**
+     * `expiresAt`, until 1.0
+     */
+    expires_at: string;
+}
 
-export type Session = SessionMembers & {
-    [name: string]: any;
-};
+export interface Session extends SessionMembers {
+    [name: string]: unknown;
+}
 
 /**
  * An account that signs in as the player. The names of the protocol, such as `linked_at`, stay beside these until 1.0.
  */
-export type IdentityMembers = {
+export interface IdentityMembers {
     provider: string;
     canSignIn: boolean;
     /**
@@ -889,16 +904,28 @@ export type IdentityMembers = {
      * RFC 3339
      */
     lastUsedAt: string | null;
-};
+    /**
+     * `canSignIn`, until 1.0
+     */
+    can_sign_in: boolean;
+    /**
+     * `linkedAt`, until 1.0
+     */
+    linked_at: string;
+    /**
+     * `lastUsedAt`, until 1.0
+     */
+    last_used_at: string | null;
+}
 
-export type Identity = IdentityMembers & {
-    [name: string]: any;
-};
+export interface Identity extends IdentityMembers {
+    [name: string]: unknown;
+}
 
 /**
  * The player at this server. The names of the protocol, such as `history_bytes`, stay beside these until 1.0.
  */
-export type OverviewMembers = {
+export interface OverviewMembers {
     player: {
         id: string;
         owner: boolean;
@@ -917,19 +944,18 @@ export type OverviewMembers = {
         slots: number;
         bytes: number;
         historyBytes: number;
-    } & {
-        [name: string]: any;
+        history_bytes: number;
     };
     limits: {
         [name: string]: number;
     };
-};
+}
 
-export type Overview = OverviewMembers & {
-    [name: string]: any;
-};
+export interface Overview extends OverviewMembers {
+    [name: string]: unknown;
+}
 
-export type ErrorDetails = {
+export interface ErrorDetails {
     /**
      * HTTP status
      */
@@ -941,12 +967,12 @@ export type ErrorDetails = {
         [name: string]: any;
     } | undefined;
     cause?: unknown;
-};
+}
 
 /**
  * The form of a credential in a file, the same in the Python client: with the names of the protocol.
  */
-export type StoredCredential = {
+export interface StoredCredential {
     origin: string;
     player_id: string;
     session_id: string;
@@ -956,9 +982,9 @@ export type StoredCredential = {
     access_expires: number;
     access_lifetime?: number | null;
     player_name?: string | null;
-};
+}
 
-export type SignInOptions = {
+export interface SignInOptions {
     /**
      * instead of letting the person choose
      */
@@ -987,12 +1013,12 @@ export type SignInOptions = {
      * cancels the sign-in
      */
     signal?: AbortSignal | undefined;
-};
+}
 
 /**
  * A finished sign-in, with the members of the protocol: for `GamedClient.keep`.
  */
-export type Complete = {
+export interface CompleteMembers {
     status: "complete";
     session_id: string;
     provider: string;
@@ -1008,22 +1034,26 @@ export type Complete = {
         owner: boolean;
         name?: string | null;
     };
-};
+}
+
+export interface Complete extends CompleteMembers {
+    [name: string]: unknown;
+}
 
 /**
  * Values that a game stores beside a save, such as its title: a JSON object within the owner's limit, which `whoami`
  * has.
  */
-export type Meta = {
+export interface Meta {
     [name: string]: any;
-};
+}
 
 /**
  * The content of a save; a text is stored as UTF-8.
  */
 export type Bytes = Uint8Array | ArrayBuffer | string;
 
-export type SaveInfoMembers = {
+export interface SaveInfoMembers {
     slot: string;
     version: number;
     etag: string;
@@ -1034,4 +1064,4 @@ export type SaveInfoMembers = {
     meta: Meta;
     conflicts: number[];
     device: string | null;
-};
+}

@@ -1246,7 +1246,7 @@ const MAX_RETURN_CHARACTERS = 4096
 
 /**
  * A finished sign-in, with the members of the protocol: for `GamedClient.keep`.
- * @typedef {object} Complete
+ * @typedef {object} CompleteMembers
  * @property {"complete"} status
  * @property {string} session_id
  * @property {string} provider
@@ -1255,6 +1255,8 @@ const MAX_RETURN_CHARACTERS = 4096
  * @property {number} expires_in seconds
  * @property {{ id: string, created: boolean, owner: boolean, name?: string | null }} player
  */
+
+/** @typedef {CompleteMembers & { [name: string]: unknown }} Complete */
 
 /** One login: start, browser, return proof, collect. Call `run` once; `cancel` may be called at any time. */
 export class SignIn {
@@ -2039,11 +2041,15 @@ class Export {
  * @property {string} createdAt RFC 3339
  * @property {string} lastUsedAt RFC 3339, of the last sign-in or refresh
  * @property {string} expiresAt RFC 3339
- * @property {({ name?: string, version?: string, platform?: string, deviceName?: string } &
- *   { [name: string]: any }) | null} client
+ * @property {{ name?: string, version?: string, platform?: string, deviceName?: string,
+ *   device_name?: string } | null} client
+ * @property {string} session_id `sessionId`, until 1.0
+ * @property {string} created_at `createdAt`, until 1.0
+ * @property {string} last_used_at `lastUsedAt`, until 1.0
+ * @property {string} expires_at `expiresAt`, until 1.0
  */
 
-/** @typedef {SessionMembers & { [name: string]: any }} Session */
+/** @typedef {SessionMembers & { [name: string]: unknown }} Session */
 
 /**
  * An account that signs in as the player. The names of the protocol, such as `linked_at`, stay beside these until 1.0.
@@ -2052,9 +2058,12 @@ class Export {
  * @property {boolean} canSignIn
  * @property {string} linkedAt RFC 3339
  * @property {string | null} lastUsedAt RFC 3339
+ * @property {boolean} can_sign_in `canSignIn`, until 1.0
+ * @property {string} linked_at `linkedAt`, until 1.0
+ * @property {string | null} last_used_at `lastUsedAt`, until 1.0
  */
 
-/** @typedef {IdentityMembers & { [name: string]: any }} Identity */
+/** @typedef {IdentityMembers & { [name: string]: unknown }} Identity */
 
 /**
  * The player at this server. The names of the protocol, such as `history_bytes`, stay beside these until 1.0.
@@ -2063,11 +2072,11 @@ class Export {
  * @property {string} time RFC 3339, by the server's clock
  * @property {string} epoch
  * @property {string} cursor for `changes`
- * @property {{ slots: number, bytes: number, historyBytes: number } & { [name: string]: any }} usage
+ * @property {{ slots: number, bytes: number, historyBytes: number, history_bytes: number }} usage
  * @property {{ [name: string]: number }} limits
  */
 
-/** @typedef {OverviewMembers & { [name: string]: any }} Overview */
+/** @typedef {OverviewMembers & { [name: string]: unknown }} Overview */
 
 /**
  * Members of an answer in camelCase, beside their names in the protocol.

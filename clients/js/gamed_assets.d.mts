@@ -117,24 +117,24 @@ export class Assets {
 /**
  * A file of a release: `size` in bytes, `sha256` in hexadecimal, `type` its media type.
  */
-export type AssetFile = {
+export interface AssetFile {
     size: number;
     sha256: string;
     type: string;
-};
+}
 
 /**
  * The progress of a download, in bytes; `fetched`: received over the network since it began.
  */
-export type Progress = {
+export interface Progress {
     stage: "looking" | "fetching" | "finishing";
     release: string;
     done: number;
     size: number;
     fetched: number;
-};
+}
 
-export type DownloadOptions = {
+export interface DownloadOptions {
     /**
      * called often; it may throw to end the download
      */
@@ -147,4 +147,4 @@ export type DownloadOptions = {
      * ends the download with the signal's reason
      */
     signal?: AbortSignal | undefined;
-};
+}

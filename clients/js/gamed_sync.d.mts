@@ -276,7 +276,7 @@ export type State = "unknown" | "in_step" | "waiting" | "newer" | "conflict" | "
 /**
  * One slot, for a menu.
  */
-export type Status = {
+export interface Status {
     slot: string;
     /**
      * unknown: the first list has not arrived; in_step; waiting: an upload or a download is
@@ -298,12 +298,12 @@ export type Status = {
      */
     copies: number[];
     problem: GamedError | null;
-};
+}
 
 /**
  * One side of a conflict: its bytes, and their description for the player.
  */
-export type Side = {
+export interface Side {
     data: Uint8Array;
     contentType: string;
     meta: Meta;
@@ -315,12 +315,12 @@ export type Side = {
      * name of the device that wrote it; always null for this device's own side
      */
     device: string | null;
-};
+}
 
 /**
  * Another player of this server whose saves are on this device; only the person knows whether they are theirs.
  */
-export type OtherPlayer = {
+export interface OtherPlayer {
     playerId: string;
     /**
      * at the last sign-in here; null if it is not known
@@ -336,4 +336,4 @@ export type OtherPlayer = {
         meta: Meta;
         modified: string;
     }[];
-};
+}

@@ -2,7 +2,8 @@
  * Print as JSON the declarations (.d.mts) of the modules in a folder, made from their JSDoc by TypeScript.
  *
  * Arguments: the folder with the package typescript, the folder of the modules, their names. What is marked @internal is
- * left out, and so is each type that nothing of the rest needs; a constructor that is marked is private.
+ * left out, and so is each type that nothing of the rest needs; a constructor that is marked is private. A type of an
+ * object is printed as an interface, to which a program can add members.
  */
 
 import { createRequire } from "node:module"
@@ -41,17 +42,45 @@ function used(node, found = new Set()) {
   return found
 }
 
-/** Return the text of a class without its internal members. */
-function shown(node, text) {
-  const cut = []
-  for (const member of node.members ?? []) {
-    if (!isInternal(member)) continue
-    const made = ts.isConstructorDeclaration(member) ? "private constructor();" : ""
-    cut.push([member.getFullStart(), member.end, made && `\n    ${made}`])
+/** Types that games implement. Their functions are printed as methods: those may take more special arguments. */
+const IMPLEMENTED = new Set(["Person"])
+
+/** Return the edits, each with start, end and new text, that leave out the internal members of a class. */
+function withoutInternal(node) {
+  const cut = (member) => {
+    const made = ts.isConstructorDeclaration(member) ? "\n    private constructor();" : ""
+    return [member.getFullStart(), member.end, made]
   }
-  let result = text.slice(node.getStart(undefined, true), node.end)
+  return (node.members ?? []).filter(isInternal).map(cut)
+}
+
+/** Return the edits that make an interface of the type of an object, also of one that extends others. */
+function asInterface({ name, type, end }, text) {
+  const parts = ts.isIntersectionTypeNode(type) ? [...type.types] : [type]
+  const own = parts.pop()
+  if (!ts.isTypeLiteralNode(own) || !parts.every(ts.isTypeReferenceNode)) return []
+  const from = parts.length ? ` extends ${parts.map((part) => part.getText()).join(", ")}` : ""
+  const start = text.lastIndexOf("type", name.pos)
+  const methods = IMPLEMENTED.has(name.text) ? own.members.flatMap(asMethod) : []
+  return [[start, own.getStart(), `interface ${name.text}${from} `], ...methods, [own.end, end, ""]]
+}
+
+/** Return the edit that makes a method of a member that is a function. */
+function asMethod({ name, type, end }) {
+  const unwrapped = ts.isUnionTypeNode(type) ? type.types[0] : type // an optional one is `(function) | undefined`
+  const of = ts.isParenthesizedTypeNode(unwrapped) ? unwrapped.type : unwrapped
+  if (!ts.isFunctionTypeNode(of)) return []
+  const mark = of === type ? "" : "?"
+  const parameters = of.parameters.map((each) => each.getText()).join(", ")
+  return [[name.end, end, `${mark}(${parameters}): ${of.type.getText()};`]]
+}
+
+/** Return the text of a declaration with its comments, after these changes. */
+function shown(node, text) {
+  const edits = ts.isTypeAliasDeclaration(node) ? asInterface(node, text) : withoutInternal(node)
   const begin = node.getStart(undefined, true)
-  for (const [from, to, made] of cut.reverse()) result = result.slice(0, from - begin) + made + result.slice(to - begin)
+  let result = text.slice(begin, node.end)
+  for (const [from, to, made] of edits.reverse()) result = result.slice(0, from - begin) + made + result.slice(to - begin)
   return result
 }
 

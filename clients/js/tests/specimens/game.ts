@@ -1,7 +1,7 @@
 /** A game in TypeScript that uses every part of the client; it is compiled, not run. */
 
 import { Conflict, GamedClient, GamedError, SaveInfo, VERSION } from "../../gamed.mjs"
-import type { Complete, Deletion, Person, Provider, Save, Version } from "../../gamed.mjs"
+import type { Complete, Deletion, Person, Provider, Save, Session, Version } from "../../gamed.mjs"
 import { Assets, DiskFull } from "../../gamed_assets.mjs"
 import { Dialog } from "../../gamed_dialog.mjs"
 import { ConflictOver, NotKnown, Sync } from "../../gamed_sync.mjs"
@@ -46,13 +46,41 @@ export async function play(server: string): Promise<void> {
   const blob: Blob = await client.export()
   const linked: string = await client.link(person, "google")
   for (const { sessionId, current } of await client.listSessions()) if (!current) await client.endSession(sessionId)
-  for (const { session_id } of await client.listSessions()) console.log(session_id) // until 1.0
   for (const { provider } of await client.listIdentities()) if (provider !== linked) await client.unlink(provider)
   const tickets: string[] = [await client.ticket("match.example", "nonce"), await client.ticket("match.example")]
   console.log(tickets.length)
   await client.eraseSaves()
   await client.deletePlayer()
   console.log(bytes, blob.size, (await client.whoami()).limits["slots"], await client.setName(null))
+}
+
+/** A person whose buttons are a list that may change, and a client that an earlier version of this file knew. */
+export class Asks implements Person {
+  chooseProvider(providers: Provider[]): string {
+    return providers.pop()?.name ?? "discord"
+  }
+  browserOpened(): void {}
+  finishCode(): null {
+    return null
+  }
+}
+
+declare module "../../gamed.mjs" {
+  interface Session {
+    nickname?: string
+  }
+}
+
+/** The names of the protocol, until 1.0. */
+export async function namesOfTheProtocol(client: GamedClient, complete: Complete): Promise<unknown[]> {
+  const [session] = await client.listSessions()
+  const sessions: unknown[] = [session?.session_id, session?.last_used_at, session?.expires_at, session?.created_at]
+  const device: string | undefined = session?.client?.device_name ?? session?.client?.deviceName ?? session?.nickname
+  const [identity] = await client.listIdentities()
+  const { usage } = await client.whoami()
+  const bytes: number = usage.history_bytes
+  const others: unknown[] = [session?.["address"], identity?.["subject"], complete["linked"]]
+  return [...sessions, device, identity?.can_sign_in, identity?.linked_at, identity?.last_used_at, bytes, ...others]
 }
 
 export async function cancel(client: GamedClient, signal: AbortSignal): Promise<number> {
@@ -99,7 +127,10 @@ export async function download(client: GamedClient): Promise<string> {
   return assets.url("pictures/meadow.svg")
 }
 
-export function mistakes(client: GamedClient): void {
+export function mistakes(client: GamedClient, session: Session): void {
+  // @ts-expect-error: the name of a member is sessionId
+  const id: string = session["sesionId"]
+  console.log(id)
   // @ts-expect-error: a write needs a base
   void client.put("auto", "level 4")
   // @ts-expect-error: the constructor is private
