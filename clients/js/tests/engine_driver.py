@@ -8,6 +8,7 @@ its locks and databases as the end of a tab does. The browser checks CORS.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import queue
@@ -21,18 +22,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from clients.js.tests.chromium_driver import FILES, UNLOAD_SECONDS, forward, serve
+from clients.js.tests.chromium_driver import CALL_SECONDS, FILES, UNLOAD_SECONDS, forward, serve
 
 HOST = """<!doctype html><title>Drivers</title><body><script>
 const frames = new Map()
 let sent = Promise.resolve()
+function post(path, line) {
+  sent = sent.then(() => fetch(path, { method: "POST", body: line })).catch(() => undefined)
+}
 function said(id, line) {
-  sent = sent.then(() => fetch(`/said/${id}`, { method: "POST", body: line }))
+  post(`/said/${id}`, line)
 }
 new EventSource("/frames").onmessage = ({ data }) => {
   const { id, line } = JSON.parse(data)
   if (line !== undefined) return frames.get(id).contentWindow.gamedCommand(line)
-  if (frames.has(id)) return frames.get(id).remove()
+  if (frames.has(id)) {
+    frames.get(id).remove()
+    return post(`/closed/${id}`, "")
+  }
   const frame = document.createElement("iframe")
   frame.src = `/frame/${id}`
   frames.set(id, frame)
@@ -52,7 +59,9 @@ class Frames:
     def __init__(self, engine: str) -> None:
         from tests.e2e.engines import ENGINES  # only here: it takes a second, and each driver imports this file
 
+        self._names = map(str, itertools.count(1))  # its `next` is safe from several threads
         self._heard: dict[str, Callable[[str], None]] = {}
+        self._removed: dict[str, threading.Event] = {}
         self._commands: queue.Queue[dict[str, str]] = queue.Queue()
         self._closed = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
@@ -72,8 +81,9 @@ class Frames:
         self._server.shutdown()
 
     def tab(self, heard: Callable[[str], None]) -> str:
-        name = str(len(self._heard) + 1)
+        name = next(self._names)
         self._heard[name] = heard
+        self._removed[name] = threading.Event()
         self._commands.put({"id": name})
         return name
 
@@ -81,8 +91,14 @@ class Frames:
         self._commands.put({"id": tab, "line": line})
 
     def close_tab(self, tab: str) -> None:
+        """Return once the page has removed the frame, which a busy machine may delay, and its locks are free."""
         self._commands.put({"id": tab})
+        if not self._removed[tab].wait(CALL_SECONDS):
+            raise TimeoutError("the page does not remove a frame")
         time.sleep(UNLOAD_SECONDS)
+
+    def note_removed(self, tab: str) -> None:
+        self._removed[tab].set()
 
     def hear(self, tab: str, line: str) -> None:
         self._heard[tab](line)
@@ -125,7 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         line = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self._frames.hear(self.path.removeprefix("/said/"), line)
+        _, what, tab = self.path.split("/")
+        if what == "closed":
+            self._frames.note_removed(tab)
+        else:
+            self._frames.hear(tab, line)
         self._answer("text/plain", b"")
 
     def _answer(self, kind: str, body: bytes | None) -> None:
