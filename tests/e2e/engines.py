@@ -25,6 +25,7 @@ from selenium.webdriver.webkitgtk.service import Service
 
 from tests.e2e.chromium import PATIENCE_MS, Window, opened
 from tests.e2e.other_origin import installed
+from tests.support.descendants import kill_descendants
 from tests.support.nodejs import NODE
 
 FIREFOX = os.environ.get("FIREFOX", "/usr/bin/firefox-esr")
@@ -70,6 +71,8 @@ class Engine(ABC):
 
     interrupted: tuple[type[Exception], ...]
     """The errors of a call while the page is being left."""
+    programs: tuple[str, ...] = ()
+    """The programs that have to be installed."""
     opens_windows = True
     """Whether a script may open a page later than in the moment of a press."""
     stores_blobs = True
@@ -299,6 +302,7 @@ class FirefoxEngine(Engine):
     """Firefox without a screen; `node/firefox.mjs` has it, in a process that ends with this one's pipe."""
 
     interrupted = (EngineError,)
+    programs = (FIREFOX,)
 
     def __init__(self, scheme: str = "light") -> None:
         self._downloads = Path(mkdtemp(prefix="gamed-firefox-"))
@@ -307,7 +311,11 @@ class FirefoxEngine(Engine):
         self._process = subprocess.Popen(
             command, cwd=installed(), env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._answer()
+        try:
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
@@ -363,7 +371,9 @@ class FirefoxEngine(Engine):
         try:
             self._process.wait(WAIT_SECONDS)
         except subprocess.TimeoutExpired:
+            kill_descendants(self._process.pid)  # Firefox, in a session of its own
             self._process.kill()
+            self._process.wait()
             raise
         finally:
             self._process.stdout.close()
@@ -375,6 +385,7 @@ class WebKitEngine(Engine):
     tabs, as a hidden one draws nothing and a screenshot would wait for ever."""
 
     interrupted = (WebDriverException, EngineError)
+    programs = (WEBKIT_DRIVER, MINI_BROWSER, "Xvfb")
     opens_windows = stores_blobs = False
 
     def __init__(self, scheme: str = "light") -> None:
@@ -385,7 +396,12 @@ class WebKitEngine(Engine):
         self._downloads.mkdir()
         (self._folder / "user-dirs.dirs").write_text(f'XDG_DOWNLOAD_DIR="{self._downloads}"')
         screen = ["Xvfb", "-displayfd", "1", "-screen", "0", "1600x1200x24", "-nolisten", "tcp"]
-        self._screen = subprocess.Popen(screen, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        quiet = subprocess.DEVNULL
+        try:
+            self._screen = subprocess.Popen(screen, stdout=subprocess.PIPE, stderr=quiet, text=True)
+        except OSError:
+            shutil.rmtree(self._folder)
+            raise
         try:
             assert self._screen.stdout is not None
             self._driver = self._started(self._screen.stdout.readline().strip(), scheme)
@@ -493,7 +509,7 @@ class WebKitEngine(Engine):
         shutil.rmtree(self._folder, ignore_errors=True)  # a browser that ends still writes its cache
 
 
-ENGINES: Mapping[str, Callable[..., Engine]] = {
+ENGINES: Mapping[str, type[Engine]] = {
     "chromium": ChromiumEngine,
     "firefox": FirefoxEngine,
     "webkit": WebKitEngine,

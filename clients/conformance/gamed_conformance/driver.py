@@ -89,6 +89,7 @@ class Driver:
         end = time.monotonic() + START_SECONDS
         while not self._greeted.wait(0.1):
             if self._process.poll() is not None or time.monotonic() > end:
+                self._process.kill()
                 raise DriverFailed(f"{shlex.join(self._command)} said no hello. It said:\n{self.said()}")
 
     def said(self) -> str:

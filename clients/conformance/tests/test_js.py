@@ -1,13 +1,18 @@
 """The JavaScript client keeps the rules, in Node.js and in three browsers (docs/protocol.md: Rules for clients)."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
+from clients.conformance.tests.helpers import CLIENTS, ROOT, ConformanceCase
+from tests.support.folders import unused_path
 from tests.support.nodejs import NODE
 
 CHROMIUM = [sys.executable, str(CLIENTS / "js" / "tests" / "chromium_driver.py")]
@@ -51,6 +56,32 @@ with subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIP
 """
 """A browser's process that ends as a driver connects to it; it prints the driver's first line."""
 
+HANGING = """
+import os, subprocess, time
+from clients.js.tests import chromium_driver
+
+def start():
+    child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, start_new_session=True)
+    print(child.pid, flush=True)
+    time.sleep(600)
+
+chromium_driver.START_SECONDS = 2.0
+chromium_driver.serve(f"gamed-hanging-{os.getpid()}", start)
+"""
+"""A process whose browser starts another one, and then hangs."""
+ALONE = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))"
+"""Runs a driver as a suite of its own: drivers share the browser of the process that starts them."""
+
+
+def engine_command(name: str) -> Sequence[str]:
+    """Return the driver's command; raise FileNotFoundError if the browser is not installed, before it is tried."""
+    from tests.e2e.engines import ENGINES  # only here: it takes a second
+
+    for program in ENGINES[name].programs:
+        if which(program) is None:
+            raise FileNotFoundError(f"{program} is not installed")
+    return [*ENGINE, name]
+
 
 class JavaScript(ConformanceCase):
     @classmethod
@@ -75,7 +106,7 @@ class JavaScriptInFirefox(ConformanceCase):
 
     @classmethod
     def driver(cls) -> Sequence[str]:
-        return [*ENGINE, "firefox"]
+        return engine_command("firefox")
 
 
 class JavaScriptInWebKit(ConformanceCase):
@@ -87,7 +118,7 @@ class JavaScriptInWebKit(ConformanceCase):
 
     @classmethod
     def driver(cls) -> Sequence[str]:
-        return [*ENGINE, "webkit"]
+        return engine_command("webkit")
 
 
 class ChromiumDriverTests(SynchronousTestCase):
@@ -95,3 +126,25 @@ class ChromiumDriverTests(SynchronousTestCase):
         """A driver that meets a browser as it ends starts another one."""
         done = subprocess.run([sys.executable, "-c", ENDING, *CHROMIUM], capture_output=True, timeout=120, check=True)
         self.assertEqual(json.loads(done.stdout)["event"], "hello")
+
+    def test_missing_browser(self) -> None:
+        """A driver without its browser ends soon, with the reason, and leaves no folder."""
+        folder = unused_path(self)
+        folder.mkdir()
+        environ = {**os.environ, "CHROMIUM": "/none/chromium", "FIREFOX": "/none/firefox", "TMPDIR": str(folder)}
+        for command, program in ((CHROMIUM, "/none/chromium"), ([*ENGINE, "firefox"], "/none/firefox")):
+            whole = [sys.executable, "-c", ALONE, *command]
+            done = subprocess.run(whole, capture_output=True, text=True, timeout=50, check=False, env=environ)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(program, done.stderr)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_hanging_browser(self) -> None:
+        """A browser that hangs as it starts is ended with its processes."""
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", HANGING]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environ)
+        self.assertEqual((done.returncode, done.stderr), (1, "the browser has not started within 2 s\n"))
+        status = Path(f"/proc/{int(done.stdout)}/status")
+        with contextlib.suppress(FileNotFoundError):  # until its new parent has noted its end
+            self.assertIn("State:\tZ", status.read_text())

@@ -8,6 +8,7 @@ tests of the demo and of the package have browsers that do.
 """
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -19,9 +20,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
+from shutil import rmtree, which
+from tempfile import TemporaryFile, mkdtemp
 from typing import Any, BinaryIO, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tests.support.descendants import kill_descendants
 
 FILES = Path(__file__).resolve().parents[1]
 PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
@@ -66,6 +71,8 @@ class Chromium:
     """A separate Chromium, controlled by the Chrome DevTools Protocol over a pipe."""
 
     def __init__(self) -> None:
+        if which(PROGRAM) is None:
+            raise FileNotFoundError(f"{PROGRAM} is not installed")
         self._profile = Path(mkdtemp(prefix="gamed-chromium-"))
         (their_in, self._out), (self._in, their_out) = os.pipe(), os.pipe()
         for number in (their_in, their_out):
@@ -244,11 +251,20 @@ def write_files(target: str, files: dict[str, str]) -> None:
 
 
 def serve(name: str, start: Callable[[], Browser]) -> None:
-    """Own the browser for the drivers of one suite."""
+    """Own the browser for the drivers of one suite. A start that hangs ends this process, and all that it has begun."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind("\0" + name)
+    try:
+        listener.bind("\0" + name)
+    except OSError as e:
+        if e.errno == errno.EADDRINUSE:  # another driver came first
+            return
+        raise
     listener.listen()
+    watchdog = threading.Timer(START_SECONDS, give_up)
+    watchdog.daemon = True
+    watchdog.start()
     browser = start()
+    watchdog.cancel()
     tabs = Tabs(browser)
 
     def accept() -> None:
@@ -261,6 +277,13 @@ def serve(name: str, start: Callable[[], Browser]) -> None:
         tabs.await_end()
     finally:
         browser.close()
+
+
+def give_up() -> None:
+    """End this process with those that it has started: the drivers wait for it, and no other has their ids."""
+    print(f"the browser has not started within {START_SECONDS:g} s", file=sys.stderr, flush=True)
+    kill_descendants(os.getpid())
+    os._exit(1)
 
 
 def forward(name: str, command: Sequence[str]) -> None:
@@ -279,10 +302,14 @@ def forward(name: str, command: Sequence[str]) -> None:
 
 
 def greeted(name: str, command: Sequence[str]) -> tuple[socket.socket, BinaryIO]:
-    """Connect to a tab that has said hello. The browser may be ending, or may have ended, as the first driver comes."""
+    """Connect to a tab that has said hello. The browser may be ending, or may have ended, as the first driver comes.
+
+    Raise OSError with the reason if a browser that was started here has failed.
+    """
+    server = Server([*command, name])
     end = time.monotonic() + START_SECONDS
     while True:
-        connection = connected(name, command)
+        connection = connected(name, server)
         lines = connection.makefile("rb")
         with contextlib.suppress(OSError):
             for line in lines:
@@ -299,9 +326,31 @@ def say(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def connected(name: str, command: Sequence[str]) -> socket.socket:
+class Server:
+    """The process with the browser, as far as this driver has started it."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: BinaryIO | None = None
+
+    def start(self) -> None:
+        """Start it unless it runs; raise OSError with its last words if it has failed."""
+        if self._process is not None and (code := self._process.poll()) is None:
+            return
+        if self._process is not None and self._errors is not None and code != 0:
+            self._errors.seek(0)
+            raise OSError(self._errors.read().decode("utf-8", "replace"))
+        quiet = subprocess.DEVNULL
+        # not the stream of this process, which ends earlier, and whose caller reads to the end
+        self._errors = TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            self._command, stdin=quiet, stdout=quiet, stderr=self._errors, start_new_session=True
+        )
+
+
+def connected(name: str, server: Server) -> socket.socket:
     """Connect to the process with the browser, which is started if there is none."""
-    started: subprocess.Popen[bytes] | None = None
     end = time.monotonic() + START_SECONDS
     while True:
         connection = socket.socket(socket.AF_UNIX)
@@ -309,11 +358,7 @@ def connected(name: str, command: Sequence[str]) -> socket.socket:
             connection.connect("\0" + name)
         except ConnectionRefusedError:
             connection.close()
-            if started is None or started.poll() is not None:
-                quiet = subprocess.DEVNULL
-                started = subprocess.Popen(
-                    [*command, name], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-                )
+            server.start()
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)

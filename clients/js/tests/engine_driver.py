@@ -69,7 +69,11 @@ class Frames:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self._engine = ENGINES[engine]()
         self.lacks = [] if self._engine.stores_blobs else ["assets"]
-        self._engine.open(f"http://127.0.0.1:{self._server.server_address[1]}/")
+        try:
+            self._engine.open(f"http://127.0.0.1:{self._server.server_address[1]}/")
+        except BaseException:
+            self.close()  # a display for WebKit does not end with this process
+            raise
 
     @property
     def runs(self) -> bool:
