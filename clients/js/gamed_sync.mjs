@@ -1739,7 +1739,8 @@ export class Sync {
   async run(first, second) {
     const isOld = typeof second === "function" || (first && typeof first !== "function")
     const [changed = () => undefined, options = {}] = isOld ? [second, { signal: first }] : [first, second]
-    const { signal = new AbortController().signal } = options
+    const given = options instanceof AbortSignal ? options : options.signal // a game may have changed only the order
+    const signal = given ?? new AbortController().signal
     this.#starts++
     const over = new AbortController()
     const listening = this.#listen(over.signal)

@@ -309,17 +309,19 @@ test("a reader of statuses listens from the call on, and stops at once, also whi
   assert.deepEqual([await both[1], await sync.statuses().next()], [end, end])
 })
 
-test("run accepts its arguments in the order of before 1.0", async (t) => {
+test("run accepts its arguments in the order of before 1.0, and half of it", { timeout: 20_000 }, async (t) => {
   const { client } = await signedIn(t, {
     "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }),
     "GET /game/saves?since=1": (_, response) => json(response, { cursor: "1", saves: [] }),
     "PUT /game/saves/auto": (_, response) => problem(response, 413, "save_too_large"),
     "PUT /game/saves/b": (_, response) => problem(response, 413, "save_too_large"),
+    "PUT /game/saves/c": (_, response) => problem(response, 413, "save_too_large"),
   })
   const sync = await Sync.open(client)
   t.after(() => sync.close())
-  const slots = ["auto", "b"]
-  for (const order of [(signal, changed) => [signal, changed], (signal, changed) => [changed, { signal }]]) {
+  const slots = ["auto", "b", "c"]
+  const halfway = (signal, changed) => [changed, signal]
+  for (const order of [(signal, changed) => [signal, changed], halfway, (signal, changed) => [changed, { signal }]]) {
     const stop = new AbortController()
     const found = []
     const running = sync.run(...order(stop.signal, (status) => found.push(status.state)))
