@@ -357,7 +357,8 @@ export class GamedClient {
      * @param {"this" | "others" | "all"} [scope] `all` ends every session of the player; `others` ends all but this one
      *   and deletes nothing here
      * @param {RequestOptions} [options]
-     * @returns {Promise<boolean>} true: the server has ended the session, or there was none
+     * @returns {Promise<boolean>} true: the server has ended the session, or there was none; false also if the signal
+     *   aborts once the credential is deleted
      * @throws {LocalDamaged} if this device cannot delete the credential
      */
     signOut(scope?: "this" | "others" | "all", { signal }?: RequestOptions): Promise<boolean>;
@@ -781,7 +782,11 @@ export interface ClientOptions {
      * instead of `app`, so that two players can play at a time
      */
     folder?: string | undefined;
-    sleep?: ((seconds: number) => Promise<void>) | undefined;
+    /**
+     * replaces the pause before another try,
+     * which the signal may end early
+     */
+    sleep?: ((seconds: number, signal?: AbortSignal) => Promise<void>) | undefined;
     /**
      * seconds since 1970
      */

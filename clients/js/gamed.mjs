@@ -53,8 +53,22 @@ export function nodeModule(name) {
   return import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
 }
 
-/** @type {(seconds: number) => Promise<void>} */
-const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+/**
+ * Wait; an aborted signal ends the wait, too, without an error.
+ * @param {number} seconds @param {AbortSignal} [signal] @returns {Promise<void>}
+ */
+function sleep(seconds, signal) {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener("abort", end)
+      resolve()
+    }
+    const timer = setTimeout(end, seconds * 1000) // else Node.js would wait for it at its end
+    if (signal?.aborted) return end()
+    signal?.addEventListener("abort", end)
+  })
+}
 
 /** Return the system's language as the system calls it; "" if it is not known. @internal */
 export function systemLocale() {
@@ -529,7 +543,7 @@ function parsed(text) {
 
 /**
  * @typedef {object} Patience how a client waits
- * @property {(seconds: number) => Promise<void>} sleep
+ * @property {(seconds: number, signal?: AbortSignal) => Promise<void>} sleep
  * @property {number} timeout seconds
  * @property {number} tries
  */
@@ -568,13 +582,14 @@ export class Wire {
         await how.check?.(answer)
         return answer
       } catch (error) {
+        how.signal?.throwIfAborted() // its reason may be a GamedError, too, and is no answer
         if (!(error instanceof GamedError)) throw error
         error.answerLostBefore = lost
         pause = pauseAfter(error, attempt)
         if (!error.passing || attempt + 1 >= tries || pause > LONGEST_PAUSE_SECONDS) throw error
         lost ||= error instanceof Unreachable
       }
-      await orAborted(this.patience.sleep(pause), how.signal)
+      await orAborted(this.patience.sleep(pause, how.signal), how.signal)
     }
   }
 
@@ -1440,7 +1455,7 @@ export class SignIn {
         pause = pauseAfter(error, attempt)
         if (!error.passing || performance.now() + 1000 * pause > this.#deadline) throw error
       }
-      await this.#wire.patience.sleep(pause)
+      await orAborted(this.#wire.patience.sleep(pause, signal), signal)
     }
   }
 
@@ -1943,6 +1958,7 @@ class Export {
       try {
         return await this.#once()
       } catch (error) {
+        this.#signal?.throwIfAborted()
         if (!(error instanceof GamedError)) throw error
         if (this.#target.size > before) attempt = 0
         if (error.code === "range_not_satisfiable") this.#etag = ""
@@ -1950,7 +1966,7 @@ class Export {
         pause = pauseAfter(error, attempt)
         if (attempt + 1 >= patience.tries || pause > LONGEST_EXPORT_PAUSE_SECONDS) throw error
       }
-      await orAborted(patience.sleep(pause), this.#signal)
+      await orAborted(patience.sleep(pause, this.#signal), this.#signal)
     }
   }
 
@@ -2004,7 +2020,8 @@ class Export {
  *   default
  * @property {string} [folder] replaces the platform's folder for credentials; in a browser the name of the databases
  *   instead of `app`, so that two players can play at a time
- * @property {(seconds: number) => Promise<void>} [sleep]
+ * @property {(seconds: number, signal?: AbortSignal) => Promise<void>} [sleep] replaces the pause before another try,
+ *   which the signal may end early
  * @property {() => number} [now] seconds since 1970
  * @property {number} [timeout] longest time without a received byte, in seconds
  * @property {number} [returnSeconds] how long to wait for the browser's return before offering a code
@@ -2220,7 +2237,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<Policy>}
    */
-  async policy({ signal } = {}) {
+  async policy({ signal = this.#signal } = {}) {
     const value = await this.#offered("/auth/config", signal)
     const providers = member(value, "providers", "array").filter(KINDS.string)
     return { mode: member(value, "mode", "string"), providers }
@@ -2232,11 +2249,12 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<Provider[]>} one for each provider; none in `local` mode, where the game shows its own button
    */
-  async providers({ signal } = {}) {
+  async providers({ signal = this.#signal } = {}) {
     let value
     try {
       value = await this.#offered("/auth/providers", signal)
     } catch (error) {
+      signal?.throwIfAborted()
       if (!(error instanceof GamedError) || error.code !== "route_not_found") throw error
       const { providers } = await this.policy({ signal }) // an older server does not send labels
       return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
@@ -2375,11 +2393,13 @@ export class GamedClient {
    * @param {"this" | "others" | "all"} [scope] `all` ends every session of the player; `others` ends all but this one
    *   and deletes nothing here
    * @param {RequestOptions} [options]
-   * @returns {Promise<boolean>} true: the server has ended the session, or there was none
+   * @returns {Promise<boolean>} true: the server has ended the session, or there was none; false also if the signal
+   *   aborts once the credential is deleted
    * @throws {LocalDamaged} if this device cannot delete the credential
    */
-  async signOut(scope = "this", { signal } = {}) {
+  async signOut(scope = "this", { signal = this.#signal } = {}) {
     const kept = await this.#place.locked(async () => {
+      signal?.throwIfAborted() // not later: only the credential can end the session at the server
       const found = await this.look()
       if (scope !== "others") await this.#forget()
       return found
@@ -2393,7 +2413,8 @@ export class GamedClient {
     try {
       await this.#wire.call("POST", "/auth/session/logout", { json, timeout: 5, tries: 2, signal })
     } catch (error) {
-      ifGamed(error)
+      if (scope === "others") signal?.throwIfAborted()
+      if (!signal?.aborted) ifGamed(error)
       return false
     }
     return true
@@ -2407,9 +2428,9 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<Overview>}
    */
-  async whoami({ signal } = {}) {
+  async whoami({ signal = this.#signal } = {}) {
     const summary = await this.#json("GET", "/game/", { signal })
-    await this.#noteName(member(summary, "player", "object"))
+    await this.#noteName(member(summary, "player", "object"), signal)
     return camelCase(summary)
   }
 
@@ -2421,15 +2442,18 @@ export class GamedClient {
    * @returns {Promise<string | null>} the name as the server has stored it
    * @throws {Refused} if the server does not accept the name
    */
-  async setName(name, { signal } = {}) {
+  async setName(name, { signal = this.#signal } = {}) {
     const answer = await this.#json("PATCH", "/auth/player", { json: { name }, signal })
     const player = member(answer, "player", "object")
-    await this.#noteName(player)
+    await this.#noteName(player, signal)
     return nameOf(player)
   }
 
-  /** Store the player's name with the credential, from where a Sync has it. @param {Record<string, any>} player */
-  async #noteName(player) {
+  /**
+   * Store the player's name with the credential, from where a Sync has it.
+   * @param {Record<string, any>} player @param {AbortSignal | undefined} signal
+   */
+  async #noteName(player, signal) {
     const isNew = (/** @type {Credential | null} */ kept) =>
       kept?.playerId === player.id && kept?.playerName !== nameOf(player)
     if (this.#held && !isNew(this.#held)) return // without the lock, which a refresh may hold for long
@@ -2439,7 +2463,8 @@ export class GamedClient {
       this.#held = new Credential({ ...kept.stored(), player_name: nameOf(player) })
       await this.#place.write(JSON.stringify(this.#held.stored()))
     })
-    await noted.catch(() => undefined) // the next start tries again
+    const tried = noted.catch(() => undefined) // the next start tries again
+    await orAborted(tried, signal)
   }
 
   /**
@@ -2451,7 +2476,7 @@ export class GamedClient {
    * @returns {Promise<string>}
    * @throws {Refused} if the owner has not listed the audience
    */
-  async ticket(audience, nonce = null, { signal } = {}) {
+  async ticket(audience, nonce = null, { signal = this.#signal } = {}) {
     const json = nonce === null ? { audience } : { audience, nonce }
     return member(await this.#json("POST", "/auth/tickets", { json, signal }), "ticket", "string")
   }
@@ -2462,7 +2487,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<Session[]>} the last used first
    */
-  async listSessions({ signal } = {}) {
+  async listSessions({ signal = this.#signal } = {}) {
     return this.#listed("sessions", signal)
   }
 
@@ -2480,7 +2505,7 @@ export class GamedClient {
    * @returns {Promise<void>}
    * @throws {NotFound} if the player has no such session
    */
-  async endSession(sessionId, { signal } = {}) {
+  async endSession(sessionId, { signal = this.#signal } = {}) {
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(sessionId)) {
       throw new NotFound("session_not_found", "There is no such session.")
     }
@@ -2505,6 +2530,7 @@ export class GamedClient {
     try {
       await this.#game("DELETE", path, { signal })
     } catch (error) {
+      signal?.throwIfAborted()
       const isLost = error instanceof GamedError && error.answerLostBefore
       if (!isLost || !(error.status === 404 || FORGET.has(error.code) || OVER.has(error.code))) throw error
     }
@@ -2516,7 +2542,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<Identity[]>} the oldest first
    */
-  async listIdentities({ signal } = {}) {
+  async listIdentities({ signal = this.#signal } = {}) {
     return this.#listed("identities", signal)
   }
 
@@ -2548,7 +2574,7 @@ export class GamedClient {
    * @returns {Promise<void>}
    * @throws {Refused} if it is the last one
    */
-  async unlink(provider, { signal } = {}) {
+  async unlink(provider, { signal = this.#signal } = {}) {
     await this.#remove(`/auth/identities/${encodeURIComponent(provider)}`, signal)
   }
 
@@ -2559,7 +2585,7 @@ export class GamedClient {
    * @returns {Promise<void>}
    * @throws {SignInRequired} with `reauthentication_required` if the sign-in is over 10 minutes old: sign in, repeat
    */
-  async deletePlayer({ signal } = {}) {
+  async deletePlayer({ signal = this.#signal } = {}) {
     const held = this.#held ?? (await this.look())
     await this.#remove("/auth/player", signal)
     if (held !== null) await this.#forgetSession(held.sessionId)
@@ -2572,7 +2598,7 @@ export class GamedClient {
    * @returns {Promise<void>}
    * @throws {Conflict} if a device has saved at the same moment
    */
-  async eraseSaves({ signal } = {}) {
+  async eraseSaves({ signal = this.#signal } = {}) {
     const etag = (await this.#game("GET", "/game/", { signal })).headers.get("ETag") ?? ""
     if (!ETAG.test(etag)) throw new NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
     await this.#game("DELETE", "/game/", { headers: { "If-Match": etag }, signal })
@@ -2598,7 +2624,7 @@ export class GamedClient {
    * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    */
   /** @param {string} [path] @param {RequestOptions} [options] @returns {Promise<any>} */
-  export(path, { signal } = {}) {
+  export(path, { signal = this.#signal } = {}) {
     return onDisk(this.#export(path, signal))
   }
 
@@ -2622,7 +2648,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<SaveInfo[]>} by slot
    */
-  async listSaves({ signal } = {}) {
+  async listSaves({ signal = this.#signal } = {}) {
     const listed = member(await this.#json("GET", "/game/saves", { signal }), "saves", "array")
     return listed.map(SaveInfo.of)
   }
@@ -2636,7 +2662,7 @@ export class GamedClient {
    *   25) for a change before it responds; `limit`: at most so many slots (256)
    * @returns {Promise<Changes>}
    */
-  async changes(since = null, { wait = 0, limit, signal } = {}) {
+  async changes(since = null, { wait = 0, limit, signal = this.#signal } = {}) {
     const path = withQuery("/game/saves", { since, limit })
     /** @type {Record<string, string>} */
     const headers = wait ? { Prefer: `wait=${wait}` } : {}
@@ -2659,13 +2685,14 @@ export class GamedClient {
    * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    * @throws {SaveCorrupt} if the server's copy is damaged
    */
-  async get(slot, { unless = null, signal } = {}) {
+  async get(slot, { unless = null, signal = this.#signal } = {}) {
     /** @type {Record<string, string>} */
     const headers = unless === null ? {} : { "If-None-Match": condition(unless)["If-Match"] }
     const how = { headers, check: checkDigest, limit: MAX_SAVE_BYTES, signal }
     try {
       return saveOf(await this.#game("GET", pathOf(slot), how))
     } catch (error) {
+      signal?.throwIfAborted()
       if (error instanceof NotFound && !(error instanceof Deleted)) return null
       throw error
     }
@@ -2684,7 +2711,7 @@ export class GamedClient {
    * @throws {QuotaExceeded} if the save or the number of saves is over the owner's limit
    * @throws {StorageFull} if the owner's disk is full
    */
-  async put(slot, data, { base, contentType = "application/octet-stream", meta = null, signal }) {
+  async put(slot, data, { base, contentType = "application/octet-stream", meta = null, signal = this.#signal }) {
     const body = bytesOf(data)
     /** @type {Record<string, string>} */
     const headers = { "Content-Type": typeField(contentType), ...condition(base) }
@@ -2702,10 +2729,11 @@ export class GamedClient {
    * @throws {Conflict} if the slot holds another version
    * @throws {NotFound} if the slot was never written
    */
-  async delete(slot, { base, signal }) {
+  async delete(slot, { base, signal = this.#signal }) {
     try {
       await this.#game("DELETE", pathOf(slot), { headers: condition(base), signal })
     } catch (error) {
+      signal?.throwIfAborted()
       const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
       if (!gone) throw error // else the try without a response has deleted it
     }
@@ -2720,7 +2748,7 @@ export class GamedClient {
    * @throws {Conflict} with the sides of each slot that holds another version (`slots`); no slot has changed then
    * @throws {QuotaExceeded} if a save or the number of saves is over the owner's limit
    */
-  async commit(writes, { signal } = {}) {
+  async commit(writes, { signal = this.#signal } = {}) {
     /** @type {Map<string, Uint8Array>} */
     const blobs = new Map()
     const entries = []
@@ -2734,6 +2762,7 @@ export class GamedClient {
     try {
       answer = await this.#game("POST", "/game/commit", how)
     } catch (error) {
+      signal?.throwIfAborted()
       if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
       await this.#stage(blobs, false, signal) // the uploads have expired in between, or were damaged
       answer = await this.#game("POST", "/game/commit", how)
@@ -2762,6 +2791,7 @@ export class GamedClient {
     try {
       await this.#game("HEAD", path, { tries: 1, signal })
     } catch (error) {
+      signal?.throwIfAborted()
       ifGamed(error)
       return false
     }
@@ -2779,7 +2809,7 @@ export class GamedClient {
    * @returns {Promise<Version[]>} newest first
    * @throws {NotFound} if the slot was never written
    */
-  async versions(slot, { downTo = 1, limit, signal } = {}) {
+  async versions(slot, { downTo = 1, limit, signal = this.#signal } = {}) {
     let { versions, more } = await this.versionsPage(slot, { limit, signal })
     const found = versions
     for (let last = found.at(-1)?.version ?? 0; more && last > downTo; last = found.at(-1)?.version ?? 0) {
@@ -2797,7 +2827,7 @@ export class GamedClient {
    * @returns {Promise<VersionsPage>} newest first
    * @throws {NotFound} if the slot was never written
    */
-  async versionsPage(slot, { before, limit, signal } = {}) {
+  async versionsPage(slot, { before, limit, signal = this.#signal } = {}) {
     const path = withQuery(`${pathOf(slot)}/versions`, { before, limit })
     const value = await this.#json("GET", path, { signal })
     const versions = /** @type {Version[]} */ (member(value, "versions", "array").map(versionOf))
@@ -2819,7 +2849,7 @@ export class GamedClient {
    * @throws {NotFound} if the server no longer keeps it
    * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    */
-  async version(slot, number, { signal } = {}) {
+  async version(slot, number, { signal = this.#signal } = {}) {
     const how = { check: checkDigest, limit: MAX_SAVE_BYTES, signal }
     return saveOf(await this.#game("GET", versionPath(slot, number), how))
   }
@@ -2834,7 +2864,7 @@ export class GamedClient {
    * @throws {Conflict} if the slot holds another version
    * @throws {NotFound} if the server no longer keeps it
    */
-  async restore(slot, number, { base, signal }) {
+  async restore(slot, number, { base, signal = this.#signal }) {
     const how = { headers: condition(base), signal }
     return SaveInfo.of(await this.#json("POST", `${versionPath(slot, number)}/restore`, how))
   }
@@ -2847,10 +2877,11 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<void>}
    */
-  async dismiss(slot, number, { signal } = {}) {
+  async dismiss(slot, number, { signal = this.#signal } = {}) {
     try {
       await this.#game("DELETE", versionPath(slot, number), { signal })
     } catch (error) {
+      signal?.throwIfAborted()
       if (!(error instanceof NotFound)) throw error
     }
   }
@@ -2865,10 +2896,10 @@ export class GamedClient {
    *   `signal`: for every request that has none of its own
    * @returns {GamedClient}
    */
-  only(playerId, { tries = TRIES, signal } = {}) {
+  only(playerId, { tries = TRIES, signal = this.#signal } = {}) {
     const bound = new GamedClient(this.origin, this.app, this.#place, this.#options)
     bound.locale = this.locale
-    bound.#wire = this.#wire.with({ tries })
+    bound.#wire = innerOf(bound).wire = this.#wire.with({ tries })
     bound.#player = playerId
     bound.#signal = signal
     return bound
@@ -2886,6 +2917,7 @@ export class GamedClient {
     try {
       return await this.#wire.call(method, path, { ...how, signal, bearer: used.accessToken })
     } catch (error) {
+      signal?.throwIfAborted()
       if (!(error instanceof SignInRequired) || !(await this.#renewable(error, used)) || stale !== null) throw error
       return this.#game(method, path, how, used.accessToken).catch((again) => {
         if (again instanceof GamedError) again.answerLostBefore ||= error.answerLostBefore

@@ -40,6 +40,7 @@ import {
   nodeModule,
   onDisk,
   openDatabase,
+  orAborted,
   pauseAfter,
   sha256Hex,
   syncFolder,
@@ -603,8 +604,9 @@ class Download {
       } finally {
         await part.close()
       }
-      if (pause !== undefined) await this.#access.sleep(pause)
-      this.#stop.signal.throwIfAborted()
+      const { signal } = this.#stop
+      if (pause !== undefined) await orAborted(this.#access.sleep(pause, signal), signal)
+      signal.throwIfAborted()
     }
   }
 
@@ -673,6 +675,7 @@ class Access {
       try {
         return await this.#inner.wire.call("GET", path, how)
       } catch (error) {
+        how.signal?.throwIfAborted()
         if (!(error instanceof SignInRequired) || error.code !== "token_missing") throw error
       }
       this.#asked = true
@@ -834,6 +837,7 @@ export class Assets {
         try {
           return await this.#fetch(manifest, progress, verify, signal)
         } catch (error) {
+          signal?.throwIfAborted()
           if (!(error instanceof NotFound) || !left) throw error // else the owner has removed it: try the newer one
         }
       }
@@ -860,6 +864,7 @@ export class Assets {
     try {
       return await Manifest.of((await this.#access.get(`/assets/${channel}`, how)).body)
     } catch (error) {
+      signal?.throwIfAborted()
       if (!(error instanceof NotModified) || here === null) throw error
       return here
     }

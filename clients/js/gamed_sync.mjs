@@ -871,6 +871,7 @@ export class SyncConflict {
     try {
       return await this.#sides.side(this.slot, this.baseInfo, signal)
     } catch (error) {
+      signal?.throwIfAborted()
       if (error instanceof GamedError) return null
       throw error
     }
@@ -1612,7 +1613,19 @@ export class Sync {
 
   /** @param {AbortSignal} [signal] */
   #pump(signal) {
+    // the game's reason may be a GamedError, which would count as the server's answer to a write
+    const stop = new AbortController()
+    const give = () => stop.abort()
+    signal?.addEventListener("abort", give)
+    if (signal?.aborted) give()
+    const pumped = this.#pumpInTurn(stop.signal)
+    return orAborted(pumped, signal).finally(() => signal?.removeEventListener("abort", give))
+  }
+
+  /** @param {AbortSignal} signal */
+  #pumpInTurn(signal) {
     return inTurn(this.#problems, async () => {
+      signal.throwIfAborted()
       this.#pumpStarts = this.#starts
       try {
         await this.#round(signal)
@@ -1694,7 +1707,7 @@ export class Sync {
     })
   }
 
-  /** @param {AbortSignal} [signal] */
+  /** @param {AbortSignal} signal */
   async #round(signal) {
     if (!this.#playerId) await this.#own()
     const client = this.#client.only(this.#playerId, { tries: 1, signal })
