@@ -757,6 +757,117 @@ export type Base = {
     etag: string;
 } | string | null;
 
+export interface ErrorDetails {
+    /**
+     * HTTP status
+     */
+    status?: number | undefined;
+    /**
+     * members of the problem (RFC 9457)
+     */
+    problem?: {
+        [name: string]: any;
+    } | undefined;
+    cause?: unknown;
+}
+
+/**
+ * The form of a credential in a file, the same in the Python client: with the names of the protocol.
+ */
+export interface StoredCredential {
+    origin: string;
+    player_id: string;
+    session_id: string;
+    provider: string;
+    refresh_credential: string;
+    access_token: string;
+    access_expires: number;
+    access_lifetime?: number | null;
+    player_name?: string | null;
+}
+
+export interface SignInOptions {
+    /**
+     * instead of letting the person choose
+     */
+    provider?: string | undefined;
+    /**
+     * returns true if it has opened the
+     * browser; null if the person opens the link
+     */
+    openBrowser?: ((url: string, qrUrl: string | null) => unknown) | null | undefined;
+    /**
+     * listen for the browser's return (Node.js only); without it the person types the finish
+     * code
+     */
+    loopback?: boolean | undefined;
+    /**
+     * the page first asks for the name and password of an account that this server had in
+     * `local` mode; the player keeps that account
+     */
+    adopt?: boolean | undefined;
+    /**
+     * the address of this app, such as `com.example.game:/signin`, to which the browser
+     * returns on a phone; replaces `loopback`. Pass the address that the app is opened with to `returned`.
+     */
+    returnUri?: string | undefined;
+    /**
+     * cancels the sign-in
+     */
+    signal?: AbortSignal | undefined;
+}
+
+/**
+ * A finished sign-in, with the members of the protocol: for `GamedClient.keep`.
+ */
+export interface CompleteMembers {
+    status: "complete";
+    session_id: string;
+    provider: string;
+    access_token: string;
+    refresh_credential: string;
+    /**
+     * seconds
+     */
+    expires_in: number;
+    player: {
+        id: string;
+        created: boolean;
+        owner: boolean;
+        name?: string | null;
+    };
+}
+
+export interface Complete extends CompleteMembers {
+    [name: string]: unknown;
+}
+
+/**
+ * Values that a game stores beside a save, such as its title: a JSON object within the owner's limit, which `whoami`
+ * has.
+ */
+export interface Meta {
+    [name: string]: any;
+}
+
+/**
+ * The content of a save; a text is stored as UTF-8.
+ */
+export type Bytes = Uint8Array | ArrayBuffer | string;
+
+export interface SaveInfoMembers {
+    slot: string;
+    version: number;
+    etag: string;
+    size: number;
+    sha256: string;
+    contentType: string;
+    modified: string;
+    meta: Meta;
+    conflicts: number[];
+    device: string | null;
+}
+
 export interface ClientOptions {
     /**
      * the game's name, which separates its sign-in and saves from those of other games; letters,
@@ -958,115 +1069,4 @@ export interface OverviewMembers {
 
 export interface Overview extends OverviewMembers {
     [name: string]: unknown;
-}
-
-export interface ErrorDetails {
-    /**
-     * HTTP status
-     */
-    status?: number | undefined;
-    /**
-     * members of the problem (RFC 9457)
-     */
-    problem?: {
-        [name: string]: any;
-    } | undefined;
-    cause?: unknown;
-}
-
-/**
- * The form of a credential in a file, the same in the Python client: with the names of the protocol.
- */
-export interface StoredCredential {
-    origin: string;
-    player_id: string;
-    session_id: string;
-    provider: string;
-    refresh_credential: string;
-    access_token: string;
-    access_expires: number;
-    access_lifetime?: number | null;
-    player_name?: string | null;
-}
-
-export interface SignInOptions {
-    /**
-     * instead of letting the person choose
-     */
-    provider?: string | undefined;
-    /**
-     * returns true if it has opened the
-     * browser; null if the person opens the link
-     */
-    openBrowser?: ((url: string, qrUrl: string | null) => unknown) | null | undefined;
-    /**
-     * listen for the browser's return (Node.js only); without it the person types the finish
-     * code
-     */
-    loopback?: boolean | undefined;
-    /**
-     * the page first asks for the name and password of an account that this server had in
-     * `local` mode; the player keeps that account
-     */
-    adopt?: boolean | undefined;
-    /**
-     * the address of this app, such as `com.example.game:/signin`, to which the browser
-     * returns on a phone; replaces `loopback`. Pass the address that the app is opened with to `returned`.
-     */
-    returnUri?: string | undefined;
-    /**
-     * cancels the sign-in
-     */
-    signal?: AbortSignal | undefined;
-}
-
-/**
- * A finished sign-in, with the members of the protocol: for `GamedClient.keep`.
- */
-export interface CompleteMembers {
-    status: "complete";
-    session_id: string;
-    provider: string;
-    access_token: string;
-    refresh_credential: string;
-    /**
-     * seconds
-     */
-    expires_in: number;
-    player: {
-        id: string;
-        created: boolean;
-        owner: boolean;
-        name?: string | null;
-    };
-}
-
-export interface Complete extends CompleteMembers {
-    [name: string]: unknown;
-}
-
-/**
- * Values that a game stores beside a save, such as its title: a JSON object within the owner's limit, which `whoami`
- * has.
- */
-export interface Meta {
-    [name: string]: any;
-}
-
-/**
- * The content of a save; a text is stored as UTF-8.
- */
-export type Bytes = Uint8Array | ArrayBuffer | string;
-
-export interface SaveInfoMembers {
-    slot: string;
-    version: number;
-    etag: string;
-    size: number;
-    sha256: string;
-    contentType: string;
-    modified: string;
-    meta: Meta;
-    conflicts: number[];
-    device: string | null;
 }

@@ -641,14 +641,17 @@ export class Wire {
 /**
  * Await `work`, or throw the signal's reason as soon as it aborts. `work` itself goes on.
  * @internal
- * @template T @param {Promise<T>} work @param {AbortSignal} [signal] @returns {Promise<T>}
+ * @template T @param {Promise<T>} work of a game's function, possibly no promise @param {AbortSignal} [signal]
+ * @returns {Promise<T>}
  */
 export function orAborted(work, signal) {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal?.reason)
     if (signal?.aborted) stop()
     signal?.addEventListener("abort", stop)
-    work.then(resolve, reject).finally(() => signal?.removeEventListener("abort", stop))
+    Promise.resolve(work)
+      .then(resolve, reject)
+      .finally(() => signal?.removeEventListener("abort", stop))
   })
 }
 
@@ -2095,18 +2098,22 @@ class Export {
 
 /** @typedef {OverviewMembers & { [name: string]: unknown }} Overview */
 
+/** Members of an answer that are maps: their names are values, such as those of limits. */
+const MAPS = new Set(["limits"])
+
 /**
  * Members of an answer in camelCase, beside their names in the protocol.
  * @param {any} value @param {number} [depth] of objects @returns {any}
  */
 function camelCase(value, depth = 2) {
   if (!isObject(value) || !depth) return value
-  /** @type {Record<string, any>} */
-  const both = {}
+  /** @type {[string, any][]} */
+  const both = []
   for (const [name, of] of Object.entries(value)) {
-    both[name] = both[name.replace(/_./g, ([, letter]) => letter.toUpperCase())] = camelCase(of, depth - 1)
+    const made = MAPS.has(name) ? of : camelCase(of, depth - 1)
+    both.push([name, made], [name.replace(/_./g, ([, letter]) => letter.toUpperCase()), made])
   }
-  return both
+  return Object.fromEntries(both) // defines the members: an assignment to `__proto__` would set the prototype
 }
 
 /**
@@ -2182,7 +2189,7 @@ export class GamedClient {
     /** The game's language; the game may change it. @type {string} */
     this.locale = options.locale ?? systemLocale()
     this.#place = place
-    this.#options = options
+    this.#options = { ...options }
     const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
     this.#wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this.#version} gamed-js/${VERSION}`, patience)
     inners.set(this, { wire: this.#wire, place, game: (...request) => this.#game(...request) })

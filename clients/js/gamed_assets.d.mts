@@ -29,8 +29,8 @@ export class Manifest {
     readonly meta: Meta;
     /** The files by their paths. @readonly */
     readonly files: Map<string, AssetFile>;
-    /** The bytes that the server sent. @readonly */
-    readonly raw: Uint8Array<ArrayBufferLike>;
+    /** The bytes that the server sent. @readonly @type {Uint8Array} */
+    readonly raw: Uint8Array;
     /** Size of the whole download if this device has none of the files, in bytes. */
     get size(): number;
     /** List each different content once. @returns {AssetFile[]} */

@@ -102,7 +102,7 @@ export class Manifest {
     this.meta = isObject(value.meta) ? value.meta : {}
     /** The files by their paths. @readonly */
     this.files = files
-    /** The bytes that the server sent. @readonly */
+    /** The bytes that the server sent. @readonly @type {Uint8Array} */
     this.raw = raw
     Object.freeze(this)
   }

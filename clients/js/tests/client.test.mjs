@@ -206,16 +206,34 @@ test("a signal ends a pause before another try and a wait for a refresh", async 
   await assert.rejects(asking, /enough/)
 })
 
+test("a pause of the game's own need not be a promise, and one object of options is for one client only", async (t) => {
+  const saves = { "GET /game/saves/auto": (_, response) => problem(response, 503, "busy") }
+  const { client, base } = await signedIn(t, saves, { sleep: () => undefined })
+  await assert.rejects(client.get("auto"), gamed.Busy)
+  const options = { folder: await folder(t), now: () => 5, deviceName: "first" }
+  const first = await GamedClient.open(base, options)
+  options.now = () => 4e9
+  const credential = await first.keep({ ...COMPLETE, expires_in: 100 })
+  assert.equal(credential.accessExpires, 105)
+})
+
 test("members of an answer have names in camelCase, and those of the protocol until 1.0", async (t) => {
+  const odd = JSON.parse('{"__proto__": {"inherited": 1}, "_": 1}')
   const session = { session_id: "ses_1", current: true, client: { device_name: "Tablet" }, __proto__: null }
   const { client } = await signedIn(t, {
     "GET /auth/sessions": (_, response) => json(response, { sessions: [session, "none"] }),
-    "GET /game/": (_, response) => json(response, { player: { id: "ply_1" }, usage: { history_bytes: 5 } }),
+    "GET /game/": (_, response) => {
+      const limits = JSON.parse('{"slot_bytes": 7, "slots": 9}')
+      json(response, { player: { id: "ply_1" }, usage: { history_bytes: 5 }, limits, ...odd })
+    },
   })
   const [found, ...others] = await client.listSessions()
   assert.deepEqual([found.sessionId, found.session_id, found.client.deviceName, others], ["ses_1", "ses_1", "Tablet", []])
-  const { usage } = await client.whoami()
+  const overview = await client.whoami()
+  const { usage, limits } = overview
   assert.deepEqual([usage.historyBytes, usage.history_bytes], [5, 5])
+  assert.deepEqual(limits, { slot_bytes: 7, slots: 9 }) // a map: each name is that of a limit
+  assert.equal(overview.inherited, undefined)
 })
 
 test("a reader of statuses gets the newest of each slot, and ends with its Sync or its signal", async (t) => {
