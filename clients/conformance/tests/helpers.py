@@ -138,6 +138,9 @@ class ConformanceCase(SynchronousTestCase):
 
     def __init_subclass__(cls) -> None:
         chosen = ("*",) if AMOUNT == MANY else cls.few
+        names = [scenario.name for scenario in scenarios()]
+        unknown = [pattern for pattern in (*cls.few, *cls.never) if not any(fnmatch(name, pattern) for name in names)]
+        assert not unknown, f"{cls.__name__} names scenarios that do not exist: {unknown}"
         for scenario in scenarios():
             if scenario.name in cls.never or scenario.needs & cls.lacks:
                 continue

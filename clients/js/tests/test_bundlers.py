@@ -1,6 +1,5 @@
 """The bundlers that games use make one file of the package for browsers, and the client in it works."""
 
-import gzip
 import json
 import os
 import re
@@ -26,8 +25,8 @@ LIMIT_SECONDS = 240
 LEFT_OUT = re.compile(r"""\b(from|import|require)\s*\(?\s*["'][@.\w]""")
 """An import that a bundle still has."""
 PARTS = ("", "/sync", "/assets", "/dialog")
-MOST_BYTES = 14_400
-"""The client alone, minified by webpack and compressed with gzip, as a page loads it; 14,251 on 2026-11-28."""
+MOST_BYTES = 41_000
+"""The client alone, minified by webpack; 40,324 on 2026-11-28. Compressed, each zlib makes another size of it."""
 GAME = """
 import { GamedClient } from "@gamed/client"
 import { Sync } from "@gamed/client/sync"
@@ -120,7 +119,7 @@ class Bundlers(SynchronousTestCase):
             "webpack", "size", 'import * as part from "@gamed/client"\nconsole.log(part)\n'
         ).read_bytes()
         self.assertEqual(bundle.count(b"@param"), 0)
-        self.assertLess(len(gzip.compress(bundle, 9)), MOST_BYTES)
+        self.assertLess(len(bundle), MOST_BYTES)
 
     def test_esbuild(self) -> None:
         """esbuild bundles each part without a warning, and a page saves with the bundle."""

@@ -47,6 +47,7 @@ for (const [at, name] of names.entries()) {
 function underscoredOf(value) {
   if (typeof value !== "function") return []
   const names = Object.getOwnPropertyNames(value.prototype ?? {}).concat(Object.getOwnPropertyNames(value))
-  return names.filter((each) => each.startsWith("_")).map((each) => `${value.name}.${each}`)
+  const fields = String(value).match(/(?<=\bthis\.)_\w+|(?<=^  )_\w+(?= =|;?$)/gm) ?? [] // without an instance
+  return [...names, ...fields].filter((each) => each.startsWith("_")).map((each) => `${value.name}.${each}`)
 }
 console.log(JSON.stringify(found))
