@@ -114,7 +114,7 @@ class Bundlers(SynchronousTestCase):
         return found[0]
 
     def test_size(self) -> None:
-        """A page loads a small file, without the comments of the sources."""
+        """A page loads a small file: webpack leaves the comments of the sources out."""
         bundle = self.bundled(
             "webpack", "size", 'import * as part from "@gamed/client"\nconsole.log(part)\n'
         ).read_bytes()
