@@ -348,7 +348,6 @@ class ViewTests(PageCase):
         wanted = {page.name: ["name" if page.name in names else "password", True, "refused"] for page in pages}
         shown = [page.name for page in pages if re.search("^account.*display_name|^name refused", page.name)]
         wanted |= {name: ["display_name", True, "refused"] for name in shown}
-        wanted["passkey refused"] = ["passkey_name", True, "refused"]
         for window in (PHONE, NARROW):
             self.assertEqual(self.look(pages, begun, loaded=True, viewport=window), wanted)
 
