@@ -258,11 +258,12 @@ class SaveService(Component, frozen=True, kw_only=True):
             if kept.pause(self.environment.now_ms()):
                 self.store.log_unread(e)
             return None
+        except DatabaseUnreachable:  # a read would wait for the lost server once more
+            raise
         except DatabaseError as e:
             # its error comes first, if it has one
             await self.read_summary(presented.token, now_ms=command.context.admitted_ms)
-            restores = isinstance(command, commands.RestoreCommand)
-            if restores and not isinstance(e, (DatabaseBusy, DatabaseUnreachable)):  # after those it may be stored
+            if isinstance(command, commands.RestoreCommand) and not isinstance(e, DatabaseBusy):
                 return None  # the read may still find that there is no such version
             raise
         if isinstance(outcome, SaveError):

@@ -41,6 +41,14 @@ WATCHED_MS = 1000
 SERVED = ("--static", "examples/garden", "--static", "clients/js", "--assets", "examples/garden/assets")
 
 
+def load_newer(tab: Page, count: str) -> None:
+    """Press *Load it*, unless the page has the newer garden already, because it came before the page first drew."""
+    button = tab.get_by_role("button", name="Load it")
+    button.or_(tab.get_by_text(count, exact=True)).first.wait_for()
+    if button.is_visible():
+        button.click()
+
+
 class DemoTests(CommandTestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -334,7 +342,7 @@ class DemoTests(CommandTestCase):
         self.does(other.close)
         self.does(lambda: tab.route(f"{self.base}/game/", lambda route: route.abort()))
         self.does(tab.reload)
-        self.does(lambda: tab.get_by_role("button", name="Load it").click())
+        self.does(lambda: load_newer(tab, "0 flowers, 3 growing, 0 picked"))
         self.says(tab, "0 flowers, 3 growing, 0 picked")
         self.says(tab, "Anna on 127.0.0.1")
         self.assertEqual(self.errors, [])
