@@ -46,7 +46,7 @@ PAGE = "http://game.localhost/"
 """A constant origin, for IndexedDB; no server has it: `Browser` answers its requests."""
 HTML = b'<!doctype html><title>Driver</title><script type="module" src="driver.mjs"></script>'
 START_SECONDS, GRACE_SECONDS, CALL_SECONDS = 60.0, 20.0, 60.0
-UNLOAD_SECONDS = 0.3
+UNLOAD_SECONDS = 1.0
 """How long Chromium may take to free the locks of a tab that was closed."""
 
 
@@ -133,6 +133,11 @@ class Chromium:
 
     def close_tab(self, tab: str) -> None:
         self.call("Target.closeTarget", targetId=tab)
+        limit = time.monotonic() + CALL_SECONDS
+        while any(each["targetId"] == tab for each in self.call("Target.getTargets")["targetInfos"]):
+            if time.monotonic() > limit:
+                raise TimeoutError("Chromium does not close a tab")
+            time.sleep(0.05)
         time.sleep(UNLOAD_SECONDS)
 
     def _read(self) -> None:
