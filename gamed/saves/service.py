@@ -278,7 +278,7 @@ class SaveService(Component, frozen=True, kw_only=True):
     async def _authorize_instead(
         self, presented: commands.PresentedToken, command: Presented, received: commands.ReceivedBody | None = None
     ) -> commands.WriteContext:
-        """Authenticate the token of a change that _present() did not make, and check its body, by today's order."""
+        """Authenticate the token of a change that _present() did not make; check its rate, its body, then an erase."""
         self.sessions.recent.forget(presented.recent.session_id)
         # By the instant of the head, as the transaction does it: the token may have expired since, and others may have
         # filled the bucket.
