@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,20 +12,18 @@ from bench.rounds import Outcome, Ratio
 from bench.rows import PEER_ROWS, ROWS, Row, Side
 from bench.servers import pocketbase_program
 from bench.wrk import Load, Measured
+from tests.bench.scripts import run_script
 from tests.support.folders import unused_path
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 300
 
 
 class SmokeTests(SynchronousTestCase):
     def test_every_path_is_measured(self) -> None:
         """`python -m bench --smoke` runs real servers and wrk, and reports a figure for each path."""
         found = unused_path(self)
-        words = [sys.executable, "-m", "bench", "--smoke", "--json", str(found)]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
-        self.assertIn("these figures mean nothing", ran.stdout)
+        shown = run_script(self, "bench", "--smoke", "--json", str(found))
+        self.assertIn("these figures mean nothing", shown)
         report = json.loads(found.read_text())
         compiler = shutil.which("cc") or shutil.which("gcc")
         wanted = [row.name for row in ROWS + PEER_ROWS if compiler or not row.server.endswith("-slow")]

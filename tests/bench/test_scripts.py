@@ -1,6 +1,7 @@
 """The smaller measurements run."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,19 +20,26 @@ from bench.wrk import Measured
 from gamed.owner.act_routes import OwnerActRoutes
 from gamed.owner.model import HOME
 from gamed.owner.site_routes import OwnerSiteRoutes
+from tests.bench.scripts import ROOT, run_script
 from tests.support.folders import unused_path
 
-ROOT = Path(__file__).parents[2]
-SECONDS = 200
+
+class FolderTests(SynchronousTestCase):
+    def test_disk(self) -> None:
+        """A measurement is made on the disk that TMPDIR chooses, although the tests' own folders are in memory."""
+        chosen = unused_path(self)
+        chosen.mkdir()
+        words = [sys.executable, "-c", "import bench.instance, tempfile; print(tempfile.gettempdir())"]
+        environment = {**os.environ, "TMPDIR": str(chosen)}
+        shown = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        self.assertEqual(shown.strip(), str(chosen))
 
 
 class GrowthTests(SynchronousTestCase):
     def test_every_size_is_measured(self) -> None:
         """`python -m bench.growth --smoke`: each path at each size, and games that wait."""
         found = unused_path(self)
-        words = [sys.executable, "-m", "bench.growth", "--smoke", "--json", str(found)]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        run_script(self, "bench.growth", "--smoke", "--json", str(found))
         points = json.loads(found.read_text())["points"]
         wanted = [
             (over, size, path)
@@ -55,9 +63,7 @@ class WorkersTests(SynchronousTestCase):
         """`python -m bench.workers --smoke` measures one process and two workers, and reports their ratio."""
         found = unused_path(self)
         paths = ["--only", "read", "--only", "put-16"]
-        words = [sys.executable, "-m", "bench.workers", "--smoke", *paths, "--json", str(found)]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        run_script(self, "bench.workers", "--smoke", *paths, "--json", str(found))
         measured = json.loads(found.read_text())["paths"]
         self.assertEqual([turns["path"] for turns in measured], ["read", "put-16"])
         for turns in measured:
@@ -80,17 +86,10 @@ class WorkersTests(SynchronousTestCase):
 
 
 class StoresTests(SynchronousTestCase):
-    def run_bench(self, *words: str) -> str:
-        """Run a measurement for a moment; return what it printed."""
-        command = [sys.executable, "-m", *words, "--smoke"]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
-        return ran.stdout
-
     def test_both_are_measured(self) -> None:
         """`python -m bench.stores --smoke` measures SQLite, and one and two processes on PostgreSQL."""
         found = unused_path(self)
-        self.run_bench("bench.stores", "--only", "read", "--json", str(found))
+        run_script(self, "bench.stores", "--smoke", "--only", "read", "--json", str(found))
         [path] = json.loads(found.read_text())["paths"]
         [figures] = path["rounds"]
         for side in ("sqlite", "one", "two"):
@@ -98,7 +97,7 @@ class StoresTests(SynchronousTestCase):
 
     def test_costs_of_a_read(self) -> None:
         """`python -m bench.reads --smoke` shows what a read costs on both stores."""
-        shown = self.run_bench("bench.reads")
+        shown = run_script(self, "bench.reads", "--smoke")
         for store in ("SQLite", "PostgreSQL"):
             line = next(line for line in shown.splitlines() if line.startswith(f"{store} "))
             self.assertGreater(int(re.findall(r" (\d+) us: ", line)[0]), 0, line)
@@ -107,7 +106,7 @@ class StoresTests(SynchronousTestCase):
     def test_moves(self) -> None:
         """`python -m bench.moves --smoke` moves a store there and back, and kills the command once on both ways."""
         found = unused_path(self)
-        self.run_bench("bench.moves", "--json", str(found))
+        run_script(self, "bench.moves", "--smoke", "--json", str(found))
         ways = json.loads(found.read_text())["ways"]
         self.assertEqual([way["name"] for way in ways], ["there", "back"])
         for way in ways:
@@ -119,9 +118,7 @@ class OwnerPageTests(SynchronousTestCase):
     def test_every_page_is_measured(self) -> None:
         """`python -m bench.owner_page --smoke` asks for each page of the owner's page on both stores."""
         found = unused_path(self)
-        words = [sys.executable, "-m", "bench.owner_page", "--smoke", "--json", str(found)]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        run_script(self, "bench.owner_page", "--smoke", "--json", str(found))
         stores = json.loads(found.read_text())["stores"]
         self.assertEqual(list(stores), ["sqlite", "postgresql"])
         for pages in stores.values():
@@ -141,9 +138,7 @@ class WorstDayTests(SynchronousTestCase):
     def test_both_are_measured(self) -> None:
         """`python -m bench.worst_day --smoke` simulates, attacks and measures on both stores."""
         found = unused_path(self)
-        words = [sys.executable, "-m", "bench.worst_day", "--smoke", "--json", str(found)]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        run_script(self, "bench.worst_day", "--smoke", "--json", str(found))
         stores = json.loads(found.read_text())["stores"]
         self.assertEqual([figures["store"] for figures in stores], ["sqlite", "postgresql"])
         for figures in stores:
@@ -157,13 +152,20 @@ class WorstDayTests(SynchronousTestCase):
             self.assertGreater(figures["held"][0], 0, figures)
 
 
+class WrongTokenTests(SynchronousTestCase):
+    def test_each_is_measured(self) -> None:
+        """`python -m bench.wrong_tokens` measures the writer alone and beside both kinds of requests."""
+        shown = run_script(self, "bench.wrong_tokens", "--rounds", "1", "--seconds", "0.3")
+        for kind in ("alone", "wrong", "healthz"):
+            [puts] = re.findall(rf"^{kind} .* (\d+) PUTs$", shown, re.MULTILINE)
+            self.assertGreater(int(puts), 0, shown)
+
+
 class FuzzTests(SynchronousTestCase):
     def test_against_itself(self) -> None:
         """`python -m bench.http_fuzz` finds no difference between a state and itself."""
-        words = [sys.executable, "-m", "bench.http_fuzz", "--before", str(ROOT), "--count", "20"]
-        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
-        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
-        self.assertTrue(ran.stdout.startswith("20 pipelines, "), ran.stdout)
+        shown = run_script(self, "bench.http_fuzz", "--before", str(ROOT), "--count", "20")
+        self.assertTrue(shown.startswith("20 pipelines, "), shown)
 
 
 class InsideTests(SynchronousTestCase):
