@@ -36,6 +36,7 @@ def stated(root: Path) -> dict[str, set[str | None]]:
     headers = {line[1] if (line := HEADER.search(file.read_text("utf-8"))) else None for file in sources if _own(file)}
     return {
         "README": found("README.md", r"gamed's licence is \[(.+?)\]\(LICENSE\)\."),
+        "questions": found("docs/faq.md", r"gamed's licence is \[(.+?)\]\(\.\./LICENSE\)\."),
         "page": found("docs/internals/licences.md", r"gamed's licence is (.+?), whose text"),
         "clients": found("clients/PACKAGES.md", r"gamed's licence is (.+?); each package"),
         "setup.py": found("setup.py", r'license_expression="(.+)"'),
