@@ -140,7 +140,7 @@ def ask(before: Answers) -> Answers:
     """
     name = _ask("1. The name of the server, which players see", _name, before.server_name)
     echo("   machine: this machine alone; home: your home network; internet: anywhere")
-    players = _ask("2. From where do players play", choice(Players), before.players.value)
+    players = _ask("2. Where do players play from", choice(Players), before.players.value)
     url = None
     if players is not Players.MACHINE:
         known = before.address or (HOME_ADDRESS if players is Players.HOME else None)
@@ -148,7 +148,7 @@ def ask(before: Answers) -> Answers:
     echo("   invited: with an invite of yours; approval: you approve each; everyone")
     join = _ask("4. Who may join", choice(Join), before.join.value)
     backups = _ask("5. The folder for backups", folder, str(before.backups))
-    page = click.confirm("6. Shall you look after players in a browser, too", default=before.owner_page is not False)
+    page = click.confirm("6. Do you want to manage players in a browser, too", default=before.owner_page is not False)
     return Answers(name, players, url, join, backups, page)
 
 

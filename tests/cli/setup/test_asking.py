@@ -54,7 +54,7 @@ class AskingTests(SetupCase):
         code, screen = self.at_terminal("Rose Street 7", "", "", "", "", "")
         self.assertEqual(code, 0, screen)
         self.assertEqual(json.loads(self.new.config.read_text())["server_name"], "Rose Street 7")
-        for asked in ("which players see [gamed]", "play [machine]", "join [invited]", f"[{self.backups}]"):
+        for asked in ("which players see [gamed]", "play from [machine]", "join [invited]", f"[{self.backups}]"):
             self.assertIn(asked, screen)
         self.assertNotIn("The address", screen)
         self.assertEqual(self.page(), (True, str(self.backups)))
