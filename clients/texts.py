@@ -109,8 +109,8 @@ JAVASCRIPT: Final = Form(
     ("]", "}"),
 )
 PYTHON: Final = Form(
-    "python/gamed_texts.py",
-    ("python/gamed_client.py", "python/gamed_texts.py"),
+    "python/gamed_client/texts.py",
+    ("python/gamed_client/__init__.py", "python/gamed_client/texts.py"),
     (
         "TAGS: dict[str, int] = {",
         "NAMES: list[str] = [",

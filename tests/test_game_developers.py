@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -44,7 +44,8 @@ class PageTests(SynchronousTestCase):
         """Python, JavaScript and curl, as they are printed, one after the other against `gamed dev`."""
         folder = unused_path(self)
         folder.mkdir()
-        for client in (*(ROOT / "clients/python").glob("gamed_*.py"), *(ROOT / "clients/js").glob("gamed*.mjs")):
+        copytree(ROOT / "clients/python/gamed_client", folder / "gamed_client")
+        for client in (ROOT / "clients/js").glob("gamed*.mjs"):
             copy(client, folder)
         [script] = [block for block in blocks(PAGE, "python") if "GAMED_PLAYERS" in block]
         [[page], [curl]] = blocks(PAGE, "js"), blocks(PAGE, "bash")
@@ -103,7 +104,7 @@ class PageTests(SynchronousTestCase):
         rows = re.findall(r"(?m)^\| .+? \| `(clients/\w+/)`: (.+?) \|", text())
         self.assertGreaterEqual(len(rows), 4)
         named = [ROOT / folder / file for folder, files in rows for file in re.findall(r"`(\S+?)`", files)]
-        self.assertEqual([str(file) for file in named if not file.is_file()], [])
+        self.assertEqual([str(file) for file in named if not file.exists()], [])
         [written] = re.findall(
             r"\| Godot 3 \| (.+?), written by `python clients/godot3/generate\.py FOLDER` \|", text()
         )
@@ -120,7 +121,7 @@ class PageTests(SynchronousTestCase):
 
     def test_commands(self) -> None:
         """Each command line of the Python client is one that it takes."""
-        lines = [line for block in blocks(PAGE, "") for line in block.splitlines() if "gamed_client.py" in line]
+        lines = [line for block in blocks(PAGE, "") for line in block.splitlines() if "gamed_client " in line]
         self.assertGreaterEqual(len(lines), 3)
         for line in lines:
-            gc.parser().parse_args(line.split()[2:])
+            gc.parser().parse_args(line.split()[3:])

@@ -83,7 +83,7 @@ class PlanTests(SynchronousTestCase):
             ("tests/walk/gone.py", "tests.walk"),
             ("bench/rows.py", "tests.bench"),
             ("clients/js/gamed.mjs", "clients.js clients.conformance.tests.test_js tests.e2e.test_demo"),
-            ("clients/python/gamed_sync.py", "clients.python tests.e2e.test_main_job tests.contract.test_live"),
+            ("clients/python/gamed_client/sync.py", "clients.python tests.e2e.test_main_job tests.contract.test_live"),
             ("clients/conformance/gamed_conformance/planted.py", "clients.conformance"),
             ("clients/godot4/gamed.gd", "clients.godot3 clients.godot4"),
             ("docs/owners/monitoring.md", "tests.readme.test_players_page"),

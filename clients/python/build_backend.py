@@ -1,7 +1,7 @@
 """The build backend of the package gamed-client (PEP 517), with the standard library only.
 
-A game copies single files, and type checkers read `py.typed` in packages only (PEP 561). So each file of this folder
-becomes, unchanged, the `__init__.py` of a package with its name: `import gamed_client` works with either.
+The folder gamed_client is the package, unchanged. Each older name beside it becomes the `__init__.py` of a package of
+its own, because type checkers read `py.typed` in packages only (PEP 561).
 The same files and the same zlib give the same bytes.
 """
 
@@ -23,9 +23,13 @@ if sys.version_info < (3, 11):  # noqa: UP036 - pip runs this with the Python th
 import tomllib
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio", "gamed_texts")
-SOURCES = (*(f"{name}.py" for name in MODULES), "README.md", "build_backend.py", "pyproject.toml")
-MAIN = b'"""The command line of gamed_client."""\n\nimport sys\n\nfrom gamed_client import main\n\nsys.exit(main())\n'
+PACKAGE = tuple(
+    f"gamed_client/{name}"
+    for name in ("__init__.py", "__main__.py", "aio.py", "assets.py", "py.typed", "sync.py", "texts.py")
+)
+OLDER = ("gamed_sync", "gamed_assets", "gamed_aio", "gamed_texts")
+"""The names of its modules until 1.0."""
+SOURCES = (*PACKAGE, *(f"{name}.py" for name in OLDER), "README.md", "build_backend.py", "pyproject.toml")
 WHEEL = b"Wheel-Version: 1.0\nGenerator: gamed build_backend\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 YEAR_1980 = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold."""
@@ -36,11 +40,10 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
     """Write the wheel into a folder; return its file name (PEP 517)."""
     project = _project()
     stem = f"gamed_client-{project['version']}"
-    files = {}
-    for name in MODULES:
+    files = {name: (HERE / name).read_bytes() for name in PACKAGE}
+    for name in OLDER:
         files[f"{name}/__init__.py"] = (HERE / f"{name}.py").read_bytes()
         files[f"{name}/py.typed"] = b""
-    files["gamed_client/__main__.py"] = MAIN
     files |= {f"{stem}.dist-info/{name}": data for name, data in _dist_info(project).items()}
     record = f"{stem}.dist-info/RECORD"
     files[record] = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items()).encode()
@@ -81,11 +84,11 @@ def write_tar_gz(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _project() -> dict[str, Any]:
-    """Read the table `project`, and the version out of gamed_client.py."""
+    """Read the table `project`, and the version out of the package."""
     project: dict[str, Any] = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["project"]
-    found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "gamed_client.py").read_text("utf-8"), re.MULTILINE)
+    found = re.search(r'^__version__ = "([^"]+)"$', (HERE / PACKAGE[0]).read_text("utf-8"), re.MULTILINE)
     if found is None:
-        raise ValueError("gamed_client.py lacks its __version__")
+        raise ValueError(f"{PACKAGE[0]} lacks its __version__")
     return {**project, "version": found[1]}
 
 
@@ -114,7 +117,7 @@ def _dist_info(project: Mapping[str, Any]) -> dict[str, bytes]:
         "METADATA": "\n".join(lines).encode(),
         "WHEEL": WHEEL,
         "entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
-        "top_level.txt": "".join(f"{name}\n" for name in MODULES).encode(),
+        "top_level.txt": "".join(f"{name}\n" for name in ("gamed_client", *OLDER)).encode(),
         **{f"licenses/{name}": (HERE / name).read_bytes() for name in _licences()},
     }
 

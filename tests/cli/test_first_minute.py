@@ -191,7 +191,7 @@ class VersionTests(CommandTestCase):
         contract = re.findall(r"(?m)^  version: '([\d.]+)'$", (ROOT / "docs/openapi.yaml").read_text("utf-8"))
         self.assertEqual(contract, [release.rpartition(".")[0]])
         sources = {
-            "python/gamed_client.py": r'^__version__ = "(.+)"',
+            "python/gamed_client/__init__.py": r'^__version__ = "(.+)"',
             "js/gamed.mjs": r'^export const VERSION = "(.+)"',
             "godot4/gamed.gd": r'^const VERSION = "(.+)"',
             "csharp/GamedClient.cs": r'const string ClientVersion = "(.+)"',

@@ -50,7 +50,8 @@ def stated(root: Path) -> dict[str, set[str | None]]:
 
 def _own(file: Path) -> bool:
     # generated files have none: each is a part of a package that has the text
-    return not re.search(r"gamed_texts\.|GamedTexts\.|\.d\.mts$", file.name)
+    name = file.as_posix()
+    return not re.search(r"gamed_texts\.(?:mjs|gd)$|gamed_client/texts\.py$|GamedTexts\.|\.d\.mts$", name)
 
 
 def texts(root: Path) -> dict[str, str]:

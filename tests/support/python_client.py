@@ -1,25 +1,27 @@
-"""The files of the Python client as modules; the files stay where game developers find them."""
+"""The Python client as modules; its folder stays where game developers find it."""
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(__file__).parents[2] / "clients" / "python"
-NAMES = ("client", "assets", "sync", "aio")
-CLIENT_PATH, ASSETS_PATH, SYNC_PATH, AIO_PATH = (FOLDER / f"gamed_{name}.py" for name in NAMES)
+PACKAGE = FOLDER / "gamed_client"
+CLIENT_PATH = FOLDER / "gamed_client.py"
+"""The client as a program."""
 
 
-def load(path: Path) -> ModuleType:
-    """Return the file as the module that has the file's name; load it once for the whole process."""
-    if path.stem not in sys.modules:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)  # dataclasses look it up by name
+def load(name: str) -> ModuleType:
+    """Return a module of the client; load it once for the whole process."""
+    if "gamed_client" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("gamed_client", PACKAGE / "__init__.py")
+        module = sys.modules["gamed_client"] = importlib.util.module_from_spec(spec)  # dataclasses look it up by name
         spec.loader.exec_module(module)
-    return sys.modules[path.stem]
+    return importlib.import_module(name)
 
 
-gamed_client = load(CLIENT_PATH)
-gamed_assets = load(ASSETS_PATH)
-gamed_sync = load(SYNC_PATH)
-gamed_aio = load(AIO_PATH)
+gamed_client = load("gamed_client")
+gamed_assets = load("gamed_client.assets")
+gamed_sync = load("gamed_client.sync")
+gamed_aio = load("gamed_client.aio")

@@ -65,7 +65,7 @@ DEFECTS = {
         "The second `start` of the Python client does nothing.",
         [
             Edit(
-                "clients/python/gamed_sync.py",
+                "clients/python/gamed_client/sync.py",
                 "            if self._thread is None:\n                self._thread = threading.Thread(",
                 "            if self._starts == 1:\n                self._thread = threading.Thread(",
             )

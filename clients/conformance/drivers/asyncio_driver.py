@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import python_driver as driver
 from python_driver import gc
 
-import gamed_aio as aio  # isort: skip  (the other driver sets its path)
+from gamed_client import aio  # isort: skip  (the other driver sets its path)
 
 T = TypeVar("T")
 LOOP = asyncio.new_event_loop()

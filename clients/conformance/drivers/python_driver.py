@@ -16,9 +16,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-import gamed_assets as ga
 import gamed_client as gc
-import gamed_sync as gs
+from gamed_client import assets as ga
+from gamed_client import sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
@@ -340,7 +340,7 @@ class Commands:
         return {"slots": [status(of) for of in synced(seat).slots()]}
 
     def sync_pump(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        return {"news": [{"slot": of.slot, "state": of.state} for of in synced(seat).pump()]}
+        return {"news": [{"slot": of.slot, "state": of.state} for of in synced(seat).send()]}
 
     def sync_conflicts(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         found = synced(seat).conflicts
@@ -366,7 +366,7 @@ class Commands:
         return {}
 
     def sync_dropped(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        return side(synced(seat).dropped(how["slot"]))
+        return side(synced(seat).lost(how["slot"]))
 
     def sync_other_players(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return {"players": [asdict(player) for player in synced(seat).other_players()]}
@@ -375,8 +375,8 @@ class Commands:
         return {"slots": synced(seat).adopt(how["player_id"], how.get("slots"))}
 
     def sync_trouble(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        trouble = synced(seat).trouble
-        return {"code": trouble.code if trouble else None}
+        problem = synced(seat).problem
+        return {"code": problem.code if problem else None}
 
 
 def synced(seat: Seat) -> gs.Sync:

@@ -11,7 +11,7 @@ from tests.support.folders import unused_path
 
 UNTIL_SECONDS = 15.0
 """A defect that ends a loop makes a step `until` wait all this time; a client without it needs less than a second."""
-CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
+CLIENT, SYNC, ASSETS = (f"gamed_client/{name}.py" for name in ("__init__", "sync", "assets"))
 
 
 class Defect(Struct, frozen=True):

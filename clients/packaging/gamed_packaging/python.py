@@ -21,8 +21,9 @@ def make(out: Path) -> list[Path]:
     """Write both packages into a folder, as the build backend beside the client makes them."""
     sources = load(FOLDER / "build_backend.py").SOURCES
     with tempfile.TemporaryDirectory() as staged:
+        (Path(staged) / "gamed_client").mkdir()
         for name in (*sources, *licence(FOLDER)):
-            shutil.copy(FOLDER / name, staged)
+            shutil.copy(FOLDER / name, Path(staged) / name)
         (Path(staged) / "README.md").write_bytes(readme(FOLDER))
         (Path(staged) / "pyproject.toml").write_text(_manifest(), "utf-8", newline="\n")
         backend = load(Path(staged) / "build_backend.py")
@@ -42,15 +43,16 @@ def _manifest() -> str:
 def check(package: Path) -> None:
     """Raise PackageError if a package lacks a module, or states another version or a wrong hash."""
     found = contents(package)
-    modules = load(FOLDER / "build_backend.py").MODULES
+    backend = load(FOLDER / "build_backend.py")
     stem = f"gamed_client-{version()}"
     if package.suffix == ".whl":
-        require(package, found, *(f"{name}/{file}" for name in modules for file in ("__init__.py", "py.typed")))
-        require(package, found, f"{stem}.dist-info/METADATA", f"{stem}.dist-info/WHEEL", "gamed_client/__main__.py")
+        older = (f"{name}/{file}" for name in backend.OLDER for file in ("__init__.py", "py.typed"))
+        require(package, found, *backend.PACKAGE, *older)
+        require(package, found, f"{stem}.dist-info/METADATA", f"{stem}.dist-info/WHEEL")
         _check_record(package, found, f"{stem}.dist-info/RECORD")
         metadata = found[f"{stem}.dist-info/METADATA"]
     else:
-        require(package, found, *(f"{stem}/{name}.py" for name in modules), f"{stem}/pyproject.toml")
+        require(package, found, *(f"{stem}/{name}" for name in backend.SOURCES))
         metadata = found[f"{stem}/PKG-INFO"]
     stated = BytesParser().parsebytes(metadata)
     if (stated["Name"], stated["Version"]) != ("gamed-client", version()):

@@ -47,7 +47,7 @@ class Place:
 
 
 PLACES = (
-    Place("clients/python/gamed_client.py", _STATED),
+    Place("clients/python/gamed_client/__init__.py", _STATED),
     Place("clients/js/gamed.mjs", re.compile(r'^export const VERSION = "([^"]+)"$', re.MULTILINE)),
     Place("clients/js/package.json", re.compile(r'^  "version": "([^"]+)"', re.MULTILINE), semver=True),
     Place("clients/csharp/GamedClient.cs", re.compile(r'public const string ClientVersion = "([^"]+)";')),

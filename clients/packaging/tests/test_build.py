@@ -168,7 +168,7 @@ class Versions(CheckoutCase):
     def test_stated(self) -> None:
         """Each client states the version of gamed: `clients/build --set-version` writes it."""
         self.assertEqual(build("--out", str(folder() / "stated"), "python").returncode, 0)
-        client = (CLIENTS / "python" / "gamed_client.py").read_text("utf-8")
+        client = (CLIENTS / "python" / "gamed_client" / "__init__.py").read_text("utf-8")
         self.assertIn(f'\n__version__ = "{gamed.__version__}"\n', client)
 
     def test_other_version(self) -> None:
@@ -176,7 +176,8 @@ class Versions(CheckoutCase):
         self.become("2.1.0rc3")
         code, said = self.build("python")
         self.assertEqual(code, 1)
-        self.assertRegex(said, r"gamed is 2\.1\.0rc3, but clients/python/gamed_client\.py states .*--set-version")
+        self.assertRegex(said, r"gamed is 2\.1\.0rc3, but clients/python/gamed_client/__init__\.py states ")
+        self.assertIn("--set-version", said)
         self.assertEqual(self.build("--set-version"), (0, "The clients state version 2.1.0rc3.\n"))
         self.assertEqual(self.build(*KINDS)[0], 0)
         names = sorted(path.name for path in (self.checkout / "out").iterdir())
@@ -185,7 +186,7 @@ class Versions(CheckoutCase):
     def test_missing_files(self) -> None:
         """A file that a package needs and the checkout lacks is named."""
         for kind, file in (
-            ("python", "python/gamed_aio.py"),
+            ("python", "python/gamed_client/aio.py"),
             ("npm", "js/gamed_sync.d.mts"),
             ("nuget", "csharp/GamedSync.cs"),
             ("unity", "csharp/unity/GamedBehaviour.cs"),

@@ -36,10 +36,10 @@ class Checks(SynchronousTestCase):
         """A wheel whose RECORD is wrong about a file, or that lacks `py.typed`, is refused."""
 
         def longer(files: dict[str, bytes]) -> None:
-            files["gamed_sync/__init__.py"] += b"\n"
+            files["gamed_client/sync.py"] += b"\n"
 
-        self.refused("python", "RECORD is wrong about gamed_sync/__init__.py", longer)
-        self.refused("python", "lacks gamed_aio/py.typed", lambda files: files.pop("gamed_aio/py.typed"))
+        self.refused("python", "RECORD is wrong about gamed_client/sync.py", longer)
+        self.refused("python", "lacks gamed_client/py.typed", lambda files: files.pop("gamed_client/py.typed"))
         self.refused("python", "RECORD is wrong about more.py", lambda files: files.update({"more.py": b""}))
 
     def test_npm(self) -> None:

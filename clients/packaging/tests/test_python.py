@@ -14,9 +14,8 @@ from tests.support.folders import unused_path
 OFFLINE = ("--no-index", "--no-cache-dir", "--disable-pip-version-check", "--quiet")
 GAME = """
 import asyncio, os, threading
-from gamed_aio import AsyncClient, AsyncSync
 from gamed_client import GamedClient, Person
-from gamed_sync import Sync
+from gamed_client.aio import AsyncClient, AsyncSync
 
 class Dialogs(Person):
     def browser_opened(self, url, opened, *more):
@@ -41,9 +40,10 @@ asyncio.run(aio_game())
 """
 TYPED = """
 import asyncio
-from gamed_aio import AsyncClient, AsyncSync
 from gamed_client import GamedClient, Save, SaveInfo
-from gamed_sync import Sync
+from gamed_client.aio import AsyncClient, AsyncSync
+from gamed_client.sync import Sync
+from gamed_sync import Sync as Older, Status
 
 async def play(client: AsyncClient) -> bytes:
     save = await client.get("auto")
@@ -53,6 +53,10 @@ async def play(client: AsyncClient) -> bytes:
 
 def write(client: GamedClient, save: Save | None) -> SaveInfo:
     return client.put("auto", b"level 3", base=save)
+
+def older(sync: Older, client: GamedClient) -> list[Status]:
+    newer: Sync = sync
+    return newer.slots()
 """
 MISTYPED = """
 async def wrong(client: AsyncClient) -> None:
@@ -64,6 +68,7 @@ from importlib.metadata import files, version
 print(version("gamed-client"), *files("gamed-client"), sep="\\n")
 """
 MODULES = ("gamed_client", "gamed_sync", "gamed_assets", "gamed_aio", "gamed_texts")
+"""The package, and the older names of its modules."""
 
 
 def packages() -> tuple[Path, Path]:

@@ -8,9 +8,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients import texts
 from gamed.pages.catalogue import placeholders
 from gamed.pages.languages import Languages
-from tests.support.python_client import FOLDER, load
+from tests.support.python_client import load
 
-CLIENT = load(FOLDER / "gamed_texts.py")
+CLIENT = load("gamed_client.texts")
 LANGUAGES = Languages()
 
 

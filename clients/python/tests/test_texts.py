@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.support.python_client import FOLDER
+from tests.support.python_client import PACKAGE
 
 FOREIGN = ("__name__", "__class__", "errno", "args")
 
@@ -26,7 +26,7 @@ def flaws(source: str) -> Iterator[str]:
 class TextTests(SynchronousTestCase):
     def test_files(self) -> None:
         """The files of the client have no such value."""
-        files = sorted(FOLDER.glob("gamed_*.py"))
+        files = sorted(PACKAGE.glob("*.py"))
         self.assertGreaterEqual(len(files), 3)
         self.assertEqual({file.name: [*flaws(file.read_text("utf-8"))] for file in files}, {f.name: [] for f in files})
 

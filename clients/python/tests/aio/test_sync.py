@@ -63,11 +63,11 @@ class Syncs(SyncCase):
 
         async def game(sync) -> None:
             await sync.write(self.slot, b"mine")
-            await sync.pump()
+            await sync.send()
             [conflict] = await sync.conflicts()
             self.assertEqual(((await conflict.mine()).data, (await conflict.theirs()).data), (b"mine", b"theirs"))
             await conflict.keep_mine()
-            await sync.pump()
+            await sync.send()
             self.assertEqual((await sync.status(self.slot)).state, "in_step")
 
         self.play(game)

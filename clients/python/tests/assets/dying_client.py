@@ -64,8 +64,8 @@ class Counted:
 def main() -> None:
     folder, server, state = sys.argv[1:]
     sys.path.insert(0, folder)
-    import gamed_assets as ga
     import gamed_client as gc
+    from gamed_client import assets as ga
 
     ga.PIECE_BYTES, ga.BLOCK_BYTES, ga.SPARE_BYTES = PIECE, 4000, 0
     for line in sys.stdin:

@@ -1,6 +1,5 @@
-"""`python gamed_client.py assets FOLDER`, and gamed_assets.py as a file to copy."""
+"""`python -m gamed_client assets FOLDER`, and the lines of the client's page."""
 
-import ast
 import json
 import os
 import pty
@@ -9,8 +8,8 @@ import subprocess
 import sys
 
 from clients.python.tests.assets.cases import FIRST, SECOND, AssetsCase
-from tests.support.python_client import ASSETS_PATH as PATH
 from tests.support.python_client import CLIENT_PATH as CLIENT
+from tests.support.python_client import FOLDER
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
 
@@ -78,16 +77,8 @@ class Commands(AssetsCase):
             [ga.shown_bytes(size) for size in (0, 999, 1000, 5 << 40)], ["0 bytes", "999 bytes", "1.0 KiB", "5.0 TiB"]
         )
 
-    def test_one_file(self) -> None:
-        """The file needs only Python 3.9 and gamed_client.py."""
-        tree = ast.parse(PATH.read_text("utf-8"), feature_version=(3, 9))
-        imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-        imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        roots = {name.partition(".")[0] for name in imported}
-        self.assertEqual(roots - sys.stdlib_module_names - {"__future__"}, {"gamed_client"})
-
     def test_page(self) -> None:
         """Each command line on the client's page is valid."""
-        lines = re.findall(r"(?m)^python gamed_client.py (.+)$", (PATH.parent / "README.md").read_text("utf-8"))
+        lines = re.findall(r"(?m)^python -m gamed_client (.+)$", (FOLDER / "README.md").read_text("utf-8"))
         commands = [gc.parser().parse_args(line.split()).command for line in lines]
         self.assertEqual(commands, ["login", "save", "account", "account", "sync", "assets"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from clients.python.tests.assets.cases import FIRST, SECOND, AssetsCase, tree
 from tests.support.covers import covers
 from tests.support.examples import examples
-from tests.support.python_client import ASSETS_PATH as PATH
+from tests.support.python_client import FOLDER
 from tests.support.python_client import gamed_assets as ga
 
 DYING_CLIENT = Path(__file__).with_name("dying_client.py")
@@ -21,7 +21,7 @@ LIMIT_SECONDS = 60
 class Killed(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
-        command = [sys.executable, str(DYING_CLIENT), str(PATH.parent), self.server, str(self.root / "state")]
+        command = [sys.executable, str(DYING_CLIENT), str(FOLDER), self.server, str(self.root / "state")]
         self.client_process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end)
         self.old = self.fake.publish(FIRST)

@@ -35,7 +35,7 @@ class PageTests(SynchronousTestCase):
 
     def test_commands(self) -> None:
         """Each command line on the page is valid."""
-        lines = re.findall(r"(?m)^python gamed_client.py (.+)$", self.part)
+        lines = re.findall(r"(?m)^python -m gamed_client (.+)$", self.part)
         self.assertEqual(len(lines), 2)
         for line in lines:
             self.assertEqual(gc.parser().parse_args(line.split()).command, "assets")

@@ -1,4 +1,4 @@
-"""The client as a program, and as a file to copy."""
+"""The client as a program, and as a folder to copy."""
 
 import ast
 import json
@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 import threading
+from shutil import copytree
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.cases import ClientCase
 from clients.python.tests.client.fake_server import CODE, problem
 from tests.support.covers import covers
+from tests.support.folders import unused_path
 from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import FOLDER, PACKAGE
 
 
 class CommandLine(ClientCase):
-    """`python gamed_client.py ...`"""
+    """`python -m gamed_client ...`, by the older name of the command."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -135,24 +138,93 @@ class CommandLine(ClientCase):
 
 
 @covers("1/14")
-class OneFile(SynchronousTestCase):
-    """The client is one file to copy."""
+class OneFolder(SynchronousTestCase):
+    """The client is one folder to copy, and needs Python 3.9."""
 
     def setUp(self) -> None:
-        self.tree = ast.parse(PATH.read_text("utf-8"), feature_version=(3, 9))
+        files = sorted(PACKAGE.glob("*.py"))
+        self.assertEqual(len(files), 6)
+        self.trees = {path.name: ast.parse(path.read_text("utf-8"), feature_version=(3, 9)) for path in files}
+        self.nodes = [node for tree in self.trees.values() for node in ast.walk(tree)]
 
     def test_standard_library_only(self) -> None:
-        """The file imports only Python's standard library, none of the server's modules; segno is optional."""
+        """The files import only Python's standard library and each other; segno is optional."""
         imported = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 imported |= {name.name.partition(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom):
+            elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add(node.module.partition(".")[0])
-        self.assertEqual(imported - sys.stdlib_module_names - {"__future__"}, {"segno", "gamed_sync", "gamed_assets"})
+        self.assertEqual(imported - sys.stdlib_module_names - {"__future__"}, {"segno"})
+
+    def test_first_file(self) -> None:
+        """What is loaded first imports the others inside functions: a game may leave them out."""
+        loaded = [node for node in self.trees["__init__.py"].body if isinstance(node, ast.ImportFrom)]
+        self.assertEqual({node.level for node in loaded}, {0})
 
     @covers("threats/29")
     def test_no_shell(self) -> None:
-        """Find no call in the source that starts a program."""
-        names = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        """Find no call in the sources that starts a program."""
+        names = {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
         self.assertEqual(names & {"system", "popen", "Popen", "startfile", "spawn", "execv", "subprocess"}, set())
+
+    def test_module(self) -> None:
+        """`python -m gamed_client` runs the folder, also below another package."""
+        for name in ("gamed_client", "mygame.gamed_client"):
+            folder = unused_path(self)
+            copytree(PACKAGE, folder.joinpath(*name.split(".")))
+            done = subprocess.run([sys.executable, "-m", name, "--help"], cwd=folder, capture_output=True, check=False)
+            self.assertEqual((done.returncode, done.stdout[:19]), (0, b"usage: gamed_client"), done.stderr)
+
+
+class OlderNames(SynchronousTestCase):
+    """The names of the single files, until 1.0."""
+
+    def run_script(self, script: str, *options: str) -> list[str]:
+        """Run lines that a game of an earlier version has; return what they print."""
+        command = [sys.executable, *options, "-c", script]
+        done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines()
+
+    def test_same_modules(self) -> None:
+        """Either import is the same module object, whichever comes first, and only the older one warns: once."""
+        for name in ("sync", "assets", "aio", "texts"):
+            for first, second in ((f"gamed_{name}", f"gamed_client.{name}"), (f"gamed_client.{name}", f"gamed_{name}")):
+                printed = self.run_script(
+                    "import importlib, warnings\n"
+                    "with warnings.catch_warnings(record=True) as caught:\n"
+                    "    warnings.simplefilter('always')\n"
+                    f"    names = ['{first}', '{second}', '{first}', 'gamed_client']\n"
+                    "    one, two, again, package = map(importlib.import_module, names)\n"
+                    f"print(one is two is again is package.{name}, [str(each.message) for each in caught])\n"
+                    "print([each.category.__name__ for each in caught], one.__name__)\n"
+                )
+                told = f"gamed_{name} is gamed_client.{name} now; this name works until 1.0."
+                self.assertEqual(printed, [f"True {[told]}", f"['DeprecationWarning'] gamed_client.{name}"])
+
+    def test_place_of_the_warning(self) -> None:
+        """The warning names the line of the game, so that a program's own file shows it."""
+        script = "import gamed_sync\n"
+        done = subprocess.run([sys.executable, "-c", script], cwd=FOLDER, capture_output=True, text=True, check=False)
+        self.assertIn("<string>:1: DeprecationWarning: gamed_sync is gamed_client.sync now", done.stderr)
+
+    def test_classes(self) -> None:
+        """Pickles, isinstance and patches by the older name meet the same classes."""
+        printed = self.run_script(
+            "import pickle\n"
+            "from unittest import mock\n"
+            "from gamed_client.sync import Status, Sync\n"
+            "newer = pickle.dumps(Status('a', 'in_step', 1, {}, '', ()), 0)\n"
+            "older = newer.replace(b'gamed_client.sync', b'gamed_sync')\n"
+            "found = pickle.loads(older)\n"
+            "print(isinstance(found, Status), found.slot, b'gamed_sync' in older)\n"
+            "with mock.patch('gamed_sync.Sync.status', lambda sync, slot: 'patched'):\n"
+            "    print(Sync.status(None, 'a'))\n"
+            "from gamed_sync import NotKnown\n"
+            "from gamed_client import sync\n"
+            "print(NotKnown is sync.NotKnown)\n",
+            "-W",
+            "ignore::DeprecationWarning",
+        )
+        self.assertEqual(printed, ["True a True", "patched", "True"])

@@ -113,8 +113,8 @@ class SyncCase(SynchronousTestCase):
         slot = slot or self.slot
         desk, sofa = self.device("desk"), self.device("sofa")
         desk.sync.write(slot, data)
-        desk.sync.pump()
-        sofa.sync.pump()
+        desk.sync.send()
+        sofa.sync.send()
         self.assertEqual(sofa.bytes(slot), data)
         return desk, sofa
 

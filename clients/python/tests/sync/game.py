@@ -22,10 +22,10 @@ def main() -> None:
     where, base, folder, first, *slots = sys.argv[1:]
     sys.path.insert(0, where)
     import gamed_client
-    import gamed_sync
+    from gamed_client.sync import Sync
 
     client = gamed_client.GamedClient(base, folder=Path(folder))
-    sync = gamed_sync.Sync(client)
+    sync = Sync(client)
     for slot in slots:
         print("read", slot, value_of(sync, slot, gamed_client.Deleted), flush=True)
     threading.Thread(target=sync.run, args=(threading.Event(),), daemon=True).start()

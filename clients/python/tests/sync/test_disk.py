@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clients.python.tests.sync.cases import SyncCase
 from clients.python.tests.sync.proxy import problem
-from tests.support.python_client import CLIENT_PATH as CLIENT
+from tests.support.python_client import FOLDER
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
 
@@ -34,9 +34,10 @@ class Disk(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         script = (
-            f"import sys; sys.path.insert(0, {str(CLIENT.parent)!r})\n"
+            f"import sys; sys.path.insert(0, {str(FOLDER)!r})\n"
             "from pathlib import Path\n"
-            "import gamed_client, gamed_sync\n"
+            "import gamed_client\n"
+            "from gamed_client import sync as gamed_sync\n"
             f"client = gamed_client.GamedClient({desk.proxy.base!r}, folder=Path({str(desk.folder)!r}))\n"
             "try: sync = gamed_sync.Sync(client)\n"
             "except gamed_sync.InUse as error: print(error.code, flush=True)\n"
@@ -64,13 +65,13 @@ class Disk(SyncCase):
         desk = self.device()
         desk.stop()
         self.raised(gs.InUse, "closed", desk.sync.write, self.slot, b"x")
-        self.raised(gs.InUse, "closed", desk.sync.pump)
+        self.raised(gs.InUse, "closed", desk.sync.send)
 
     def test_nobody(self) -> None:
         """Once a player has been signed in here, there is no folder to open without a sign-in."""
         desk = self.device()
         desk.proxy.next("GET", problem(401, "session_revoked"))
-        self.raised(gc.SignInRequired, "session_revoked", desk.sync.pump)
+        self.raised(gc.SignInRequired, "session_revoked", desk.sync.send)
         desk.stop()
         self.raised(gc.SignInRequired, "signed_out", gs.Sync, desk.sync._client)
 
@@ -83,7 +84,7 @@ class Disk(SyncCase):
         (self.record(desk).with_name(".half.new")).write_bytes(b"half")
         (self.store(desk) / "slots" / "never-whole").mkdir()
         desk.restart()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual(len(list(self.record(desk).parent.iterdir())), 2)
         self.assertEqual(self.current(self.slot), b"4")
 
@@ -92,14 +93,14 @@ class Disk(SyncCase):
         desk, _ = self.two()
         self.damage(desk)
         self.raised(gs.LocalDamaged, "local_damaged", desk.sync.read, self.slot)
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual(desk.bytes(self.slot), b"start")
         desk.sync.write(self.slot, b"pending")
         self.damage(desk)
-        [status] = desk.sync.pump()
+        [status] = desk.sync.send()
         self.assertEqual((status.state, status.problem.code), ("refused", "local_damaged"))
         desk.sync.write(self.slot, b"written again")
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual(self.current(self.slot), b"written again")
 
     def damage(self, device) -> None:
@@ -130,9 +131,9 @@ class Disk(SyncCase):
         self.raised(gs.LocalDamaged, "local_disk", desk.sync.write, self.slot, b"two")
         self.assertEqual(desk.bytes(self.slot), b"one")
         self.server.put("theirs", b"theirs", base=None)
-        self.raised(gs.LocalDamaged, "local_disk", desk.sync.pump)
-        self.assertEqual(desk.sync.trouble.code, "local_disk")
-        self.assertNotIn("28", desk.sync.trouble.detail)
+        self.raised(gs.LocalDamaged, "local_disk", desk.sync.send)
+        self.assertEqual(desk.sync.problem.code, "local_disk")
+        self.assertNotIn("28", desk.sync.problem.detail)
 
     def test_hostile_names(self) -> None:
         """A server cannot name files: the client validates slots and hashes of a list before it uses them."""
@@ -142,4 +143,4 @@ class Disk(SyncCase):
         body = gc.json.dumps({"cursor": "e.1", "saves": [{**info, "slot": "../x", "sha256": "a" * 64}]}).encode()
         desk = self.device()
         desk.proxy.next("GET", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        self.assertEqual((desk.sync.pump(), desk.sync.slots()), ([], []))
+        self.assertEqual((desk.sync.send(), desk.sync.slots()), ([], []))

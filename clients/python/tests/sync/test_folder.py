@@ -1,4 +1,4 @@
-"""`gamed_client.py sync FOLDER`: a folder on two machines, as a new user uses it."""
+"""`gamed_client sync FOLDER`: a folder on two machines, as a new user uses it."""
 
 import json
 import signal
@@ -6,9 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shutil import copy
 
 from clients.python.tests.sync.cases import SyncCase
 from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import PACKAGE
 from tests.support.python_client import gamed_client as gc
 
 LIMIT_SECONDS = 60
@@ -84,9 +86,13 @@ class Folder(SyncCase):
             time.sleep(0.05)
 
     def test_alone(self) -> None:
-        """Without its second file the client names the missing file."""
-        alone = self.folder / "alone.py"
-        alone.write_bytes(PATH.read_bytes())
-        command = [sys.executable, str(alone), *self.command("desk")[2:]]
-        done = subprocess.run(command, capture_output=True, timeout=LIMIT_SECONDS, check=False)
-        self.assertEqual((done.returncode, done.stderr), (1, b"gamed_sync.py is not beside this file.\n"))
+        """Without its second file the client names the missing module."""
+        alone = self.folder / "alone" / "gamed_client"
+        alone.mkdir(parents=True)
+        for name in ("__init__.py", "__main__.py"):
+            copy(PACKAGE / name, alone)
+        command = [sys.executable, "-m", "gamed_client", *self.command("desk")[2:]]
+        done = subprocess.run(command, capture_output=True, timeout=LIMIT_SECONDS, cwd=alone.parent, check=False)
+        self.assertEqual(done.returncode, 1)
+        said = b"gamed_client.sync is missing. Copy its file into the folder gamed_client, too.\n"
+        self.assertEqual(done.stderr, said)

@@ -9,7 +9,7 @@ from random import Random
 from clients.python.tests.sync.cases import Device, SyncCase
 from clients.python.tests.sync.proxy import Fate
 from tests.support.examples import examples
-from tests.support.python_client import CLIENT_PATH as CLIENT
+from tests.support.python_client import FOLDER
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
 
@@ -32,15 +32,15 @@ class Killed(SyncCase):
         for slot in self.slots:
             device.sync.write(slot, b"0 ")
             self.may_be[slot] = {"0"}
-        device.sync.pump()
+        device.sync.send()
         device.proxy.decide = lambda request: self.random.choice([Fate.PASSES] * 12 + list(Fate))
         device.stop()
         for number in range(ROUNDS):
             self.plays(device, kills_service=number % 4 == 2)
         device.proxy.decide = lambda request: Fate.PASSES
         device.start()
-        device.sync.pump()
-        self.assertEqual((device.sync.conflicts, device.sync.trouble), ([], None))
+        device.sync.send()
+        self.assertEqual((device.sync.conflicts, device.sync.problem), ([], None))
         for slot in self.slots:
             self.assertEqual(device.state(slot), "in_step")
             self.assertIn(self.shown(self.current(slot)), self.may_be[slot])
@@ -51,7 +51,7 @@ class Killed(SyncCase):
         return "-" if data is None else data.split(b" ")[0].decode()
 
     def plays(self, device: Device, kills_service: bool) -> None:
-        places = [str(CLIENT.parent), device.proxy.base, str(device.folder), str(self.number), *self.slots]
+        places = [str(FOLDER), device.proxy.base, str(device.folder), str(self.number), *self.slots]
         command = [sys.executable, str(GAME), *places]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as game:
             lines = [game.stdout.readline() for _ in self.slots]
@@ -85,7 +85,7 @@ class Cut(SyncCase):
     """The game ends after each single step on its disk, instead of at random."""
 
     def test_every_step(self) -> None:
-        """If the process ends anywhere in a write, a pump or an answer, the next one continues without loss."""
+        """If the process ends anywhere in a write, a round or an answer, the next one continues without loss."""
         steps = 0
         while self.survives(steps):
             steps += 1
@@ -112,14 +112,14 @@ class Cut(SyncCase):
             for data in (b"one", b"two"):
                 device.sync.write(slot, data)
                 done = data
-                device.sync.pump()
+                device.sync.send()
         except PowerCut:
             cut = True
         patch.restore()
         device.restart()
         held = None if device.state(slot) == "unknown" else device.bytes(slot)
         self.assertIn(held, {b"": {None, b"one"}, b"one": {b"one", b"two"}, b"two": {b"two"}}[done])
-        device.sync.pump()
+        device.sync.send()
         self.assertEqual((device.sync.conflicts, self.current(slot), device.bytes(slot)), ([], held, held))
         self.server.delete(slot, base="*") if held else None
         return cut
@@ -129,7 +129,7 @@ class Gone(SyncCase):
     """A service that is down."""
 
     def test_service_killed_in_the_middle(self) -> None:
-        """The service ends between the list and the write: the next pump that reaches it continues."""
+        """The service ends between the list and the write: the next round that reaches it continues."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
 
@@ -140,8 +140,8 @@ class Gone(SyncCase):
             return Fate.PASSES
 
         desk.proxy.decide = decide
-        self.assertRaises(gc.Unreachable, desk.sync.pump)
-        self.assertRaises(gc.Unreachable, desk.sync.pump)
+        self.assertRaises(gc.Unreachable, desk.sync.send)
+        self.assertRaises(gc.Unreachable, desk.sync.send)
         self.world.service.start()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", b"x"))

@@ -47,7 +47,7 @@ class World(Struct):
 
     def step(self) -> None:
         player = self.random.choice(self.players)
-        deeds: list[Callable[[Player], None]] = [self.write] * 4 + [self.pump] * 5 + [self.read, self.delete, self.die]
+        deeds: list[Callable[[Player], None]] = [self.write] * 4 + [self.send] * 5 + [self.read, self.delete, self.die]
         self.random.choice(deeds + [self.choose] * 2)(player)
 
     def write(self, player: Player) -> None:
@@ -80,9 +80,9 @@ class World(Struct):
         except gc.Unreachable:
             return player.held
 
-    def pump(self, player: Player) -> None:
+    def send(self, player: Player) -> None:
         try:
-            player.device.sync.pump()
+            player.device.sync.send()
         except gc.Unreachable:
             return
         for conflict in player.device.sync.conflicts:
@@ -129,9 +129,9 @@ class World(Struct):
             player.device.proxy.decide = lambda request: Fate.PASSES
         for _ in range(8):
             for player in self.players:
-                self.pump(player)
+                self.send(player)
                 self.choose(player)
-                self.pump(player)
+                self.send(player)
                 self.read(player)
             if self.agreed():
                 break

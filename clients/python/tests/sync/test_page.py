@@ -4,8 +4,12 @@ import re
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.support.python_client import PACKAGE
 from tests.support.python_client import gamed_sync as gs
 from tests.test_spec import ROOT
+
+OLDER = {"pump", "dropped", "trouble"}
+"""Names that work until 1.0: the page leaves them out."""
 
 
 class PageTests(SynchronousTestCase):
@@ -17,7 +21,16 @@ class PageTests(SynchronousTestCase):
         rows = re.findall(r"(?m)^\| (`.+?) \| .+ \|$", self.page[: self.page.index("| `state` |")])
         named = {name for row in rows for name in re.findall(r"`(\w+)", row)}
         public = {name for name in vars(gs.Sync) if not name.startswith("_")}
-        self.assertEqual(named, public | {"trouble"})
+        self.assertEqual(named | OLDER, public | {"problem"})
+        self.assertEqual(named & OLDER, set())
+
+    def test_older_names(self) -> None:
+        """The older names do the same as the new ones, and say that they are deprecated."""
+        self.assertEqual((gs.Sync.pump, gs.Sync.dropped), (gs.Sync.send, gs.Sync.lost))
+        source = (PACKAGE / "sync.py").read_text("utf-8")
+        for older, new in (("pump", "send"), ("dropped", "lost"), ("trouble", "problem")):
+            self.assertIn(f'"""The older name of `{new}`, deprecated: it works until 1.0."""', source)
+            self.assertIn(f"| `{older}` | `{new}` |", (ROOT / "CHANGELOG.md").read_text("utf-8"))
 
     def test_states(self) -> None:
         """Each state has its row."""

@@ -21,10 +21,10 @@ class Resets(SyncCase):
         slots = [self.slot + letter for letter in "abc"]
         for slot in slots:
             desk.sync.write(slot, b"progress")
-        desk.sync.pump()
+        desk.sync.send()
         desk.sync.write(slots[1], b"more progress")
         self.erase()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual(self.server.list_saves(), [])
         one, two, three = desk.sync.conflicts
         self.assertEqual([c.slot for c in (one, two, three)], slots)
@@ -33,7 +33,7 @@ class Resets(SyncCase):
         one.keep_mine()
         two.merged(b"merged")
         three.keep_theirs()
-        desk.sync.pump()
+        desk.sync.send()
         found = [self.current(slot) for slot in slots]
         self.assertEqual(found, [b"progress", b"merged", None])
         self.assertEqual((desk.sync.conflicts, desk.bytes(slots[2])), ([], None))
@@ -44,25 +44,25 @@ class Resets(SyncCase):
         desk, sofa = self.two()
         other = self.slot + "-same"
         desk.sync.write(other, b"same")
-        desk.sync.pump()
-        sofa.sync.pump()
+        desk.sync.send()
+        sofa.sync.send()
         sofa.sync.read(other)
         store = self.world.service.data / "state.db"
         self.restart(lambda: shutil.copy(store, store.with_suffix(".old")))
         sofa.sync.write(self.slot, b"after the backup")
-        sofa.sync.pump()
-        desk.sync.pump()
+        sofa.sync.send()
+        desk.sync.send()
         self.assertEqual(desk.bytes(self.slot), b"after the backup")
         self.restart(lambda: self.put_back(store))
-        [status] = [status for status in desk.sync.pump() if status.slot == self.slot]
+        [status] = [status for status in desk.sync.send() if status.slot == self.slot]
         self.assertEqual(status.state, "conflict")
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.mine().data, conflict.theirs().data), (b"after the backup", b"start"))
         self.assertEqual(self.current(self.slot), b"start")
         self.assertIn(b"after the backup", self.everywhere(self.slot))
         conflict.keep_mine()
-        desk.sync.pump()
-        sofa.sync.pump()
+        desk.sync.send()
+        sofa.sync.send()
         self.assertEqual((self.current(self.slot), sofa.sync.conflicts), (b"after the backup", []))
         self.assertEqual((sofa.bytes(self.slot), desk.state(other)), (b"after the backup", "in_step"))
 
@@ -71,14 +71,14 @@ class Resets(SyncCase):
         desk, sofa = self.two()
         gone = self.slot + "-gone"
         desk.sync.write(gone, b"x")
-        desk.sync.pump()
-        sofa.sync.pump()
+        desk.sync.send()
+        sofa.sync.send()
         sofa.sync.read(gone)
         sofa.sync.write(self.slot, b"newer")
         sofa.sync.delete(gone)
-        sofa.sync.pump()
+        sofa.sync.send()
         self.restart(self.redraw)
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
         self.raised(gc.Deleted, "deleted", desk.sync.read, gone)
         self.assertFalse(self.server.changes(desk.sync._cursor).whole)
@@ -87,23 +87,23 @@ class Resets(SyncCase):
         """A cursor that the server rejects is replaced by the whole list."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"newer")
-        sofa.sync.pump()
+        sofa.sync.send()
         desk.sync._store.keep_cursor("of another kind")
         desk.restart()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
 
     def test_nothing_left(self) -> None:
         """The database of saves is lost: the player of a device with saves is asked, and can write them again."""
         desk = self.device()
         desk.sync.write(self.slot, b"progress")
-        desk.sync.pump()
+        desk.sync.send()
         self.restart(self.drop)
-        desk.sync.pump()
+        desk.sync.send()
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.reason, conflict.mine().data), ("lost", b"progress"))
         conflict.keep_mine()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((self.current(self.slot), desk.state(self.slot)), (b"progress", "in_step"))
 
     def restart(self, between) -> None:

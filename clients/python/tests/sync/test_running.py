@@ -44,16 +44,16 @@ class Running(SyncCase):
         self.assertEqual(sofa.bytes(self.slot), b"one")
         desk.proxy.offline = True
         desk.sync.write(self.slot, b"two")
-        self.until(lambda: desk.sync.trouble)
+        self.until(lambda: desk.sync.problem)
         desk.proxy.offline = False
         self.until(lambda: self.current(self.slot) == b"two")
-        self.until(lambda: desk.state(self.slot) == "in_step" and not desk.sync.trouble)
+        self.until(lambda: desk.state(self.slot) == "in_step" and not desk.sync.problem)
 
     def test_ready(self) -> None:
         """`ready` returns when the first list and its saves have arrived on a new device."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
-        desk.sync.pump()
+        desk.sync.send()
         sofa = self.device("sofa")
         self.assertFalse(sofa.sync.ready(0))
         self.runs(sofa)
@@ -64,7 +64,7 @@ class Running(SyncCase):
         """On a device with saves `ready` waits, too: the first read returns the last write of the other device."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"two")
-        desk.sync.pump()
+        desk.sync.send()
         sofa.restart()
         self.runs(sofa)
         self.assertTrue(sofa.sync.ready(LIMIT_SECONDS))
@@ -103,4 +103,4 @@ class Running(SyncCase):
         desk = self.device()
         desk.proxy.next("GET", problem(401, "session_revoked"))
         error = self.raised(gc.SignInRequired, "session_revoked", desk.sync.run, threading.Event())
-        self.assertIs(desk.sync.trouble, error)
+        self.assertIs(desk.sync.problem, error)

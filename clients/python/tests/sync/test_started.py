@@ -4,7 +4,7 @@ import threading
 import time
 
 from clients.python.tests.sync.cases import SyncCase
-from clients.python.tests.sync.proxy import problem
+from clients.python.tests.sync.proxy import Fate, Request, problem
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
 
@@ -39,7 +39,7 @@ class Started(SyncCase):
     def test_ends_offline(self) -> None:
         """Without a network the end does not wait, and the save is sent at the next start."""
         desk = self.device()
-        desk.sync.pump()
+        desk.sync.send()
         desk.proxy.offline = True
         began = time.monotonic()
         with desk.sync as sync:
@@ -57,7 +57,7 @@ class Started(SyncCase):
         """A save in conflict, which waits for the player's choice, does not delay the end."""
         desk, sofa = self.two()
         desk.sync.write(self.slot, b"desk")
-        desk.sync.pump()
+        desk.sync.send()
         sofa.sync.write(self.slot, b"sofa")
         began = time.monotonic()
         with sofa.sync as sync:
@@ -83,7 +83,7 @@ class Started(SyncCase):
         self.ended()
 
     def test_signed_out(self) -> None:
-        """A session that ends meanwhile ends the thread without a traceback; `trouble` has the reason."""
+        """A session that ends meanwhile ends the thread without a traceback; `problem` has the reason."""
         said: list[object] = []
         self.patch(threading, "excepthook", said.append)
         desk = self.device()
@@ -91,7 +91,81 @@ class Started(SyncCase):
         desk.sync.start()
         self.assertFalse(desk.sync.ready(LIMIT_SECONDS))
         self.ended()
-        self.assertEqual((said, type(desk.sync.trouble)), ([], gc.SignInRequired))
+        self.assertEqual((said, type(desk.sync.problem)), ([], gc.SignInRequired))
+
+    def test_older_problem(self) -> None:
+        """The error of the last round has its older name, too."""
+        desk = self.device()
+        desk.proxy.offline = True
+        self.assertRaises(gc.Unreachable, desk.sync.pump)
+        self.assertIsInstance(desk.sync.problem, gc.Unreachable)
+        self.assertIs(desk.sync.trouble, desk.sync.problem)
+
+    def test_close_during_a_round(self) -> None:
+        """`close` ends the wait for changes at once, although a round still waits for its answer."""
+        release = threading.Event()
+        self.addCleanup(release.set)
+        desk, ended = self.device(), threading.Event()
+
+        def decide(request: Request) -> Fate:
+            if request.method == "PUT":
+                release.wait(LIMIT_SECONDS)
+            return Fate.PASSES
+
+        waited = desk.sync._waited
+
+        def noted(*arguments: object) -> bool:
+            try:
+                return waited(*arguments)
+            finally:
+                ended.set()
+
+        desk.proxy.decide = decide
+        desk.sync._waited = noted
+        desk.sync.start()
+        self.assertTrue(desk.sync.ready(LIMIT_SECONDS))
+        self.until(lambda: len(desk.proxy.sent("GET")) >= 2)
+        desk.sync.write(self.slot, b"one")
+        self.until(lambda: desk.proxy.sent("PUT"))
+        self.assertFalse(ended.is_set())
+        desk.sync.close()
+        self.assertTrue(ended.wait(2), "the wait goes on")
+        self.assertEqual(self.threads(), 1)
+        release.set()
+        self.ended()
+
+    def test_closed_wait_is_free(self) -> None:
+        """The server counts a wait that `close` has ended no more: four new ones end no other device's."""
+        cursor = self.server.changes().cursor
+        waiting = threading.Thread(target=self.server.changes, args=(cursor,), kwargs={"wait": 25}, daemon=True)
+        waiting.start()
+        for _ in range(2):
+            syncs = [self.direct(f"phone {number}") for number in range(3)]
+            for sync in syncs:
+                sync.start()
+                self.assertTrue(sync.ready(LIMIT_SECONDS))
+            time.sleep(1.5)  # a wait begins right after the first round
+            for sync in syncs:
+                sync.close()
+            time.sleep(0.5)
+        self.assertTrue(waiting.is_alive())
+        self.server.put(self.slot, b"the end of the wait", base=None)
+        waiting.join(LIMIT_SECONDS)
+        self.ended()
+
+    def direct(self, name: str):
+        """Return the Sync of a device without a proxy, which would keep a connection that the client has closed."""
+        client = gc.GamedClient(self.world.service.base, folder=self.folder / name)
+        client.keep(self.world.credentials)
+        sync = gs.Sync(client)
+        self.addCleanup(sync.close)
+        return sync
+
+    def until(self, condition) -> None:
+        limit = time.monotonic() + LIMIT_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit, "it never happened")
+            time.sleep(0.02)
 
     def test_once(self) -> None:
         """A second start begins no second thread; a closed Sync cannot be started."""

@@ -15,16 +15,16 @@ class Story(SyncCase):
         desk.sync.write(self.slot, b"level 3", meta={"title": "desk"})
         sofa.sync.write(self.slot, b"level 9", meta={"title": "sofa"})
         for device in (desk, sofa):
-            self.raised(gc.Unreachable, "unreachable", device.sync.pump)
-            self.assertEqual((device.state(self.slot), device.sync.trouble.code), ("waiting", "unreachable"))
+            self.raised(gc.Unreachable, "unreachable", device.sync.send)
+            self.assertEqual((device.state(self.slot), device.sync.problem.code), ("waiting", "unreachable"))
         desk.proxy.offline = sofa.proxy.offline = False
-        sofa.sync.pump()
-        self.assertEqual((sofa.state(self.slot), sofa.sync.trouble), ("in_step", None))
+        sofa.sync.send()
+        self.assertEqual((sofa.state(self.slot), sofa.sync.problem), ("in_step", None))
         return desk, sofa
 
     def conflict(self, device):
-        """The pump returns the conflict; its three sides can be read even without a network."""
-        [status] = device.sync.pump()
+        """`send` returns the conflict; its three sides can be read even without a network."""
+        [status] = device.sync.send()
         self.assertEqual((status.slot, status.state), (self.slot, "conflict"))
         device.proxy.offline = True
         device.restart()
@@ -38,7 +38,7 @@ class Story(SyncCase):
 
     def back(self, device) -> None:
         device.proxy.offline = False
-        device.sync.pump()
+        device.sync.send()
         self.assertEqual((device.state(self.slot), device.sync.conflicts), ("in_step", []))
 
     def test_keep_mine(self) -> None:
@@ -47,7 +47,7 @@ class Story(SyncCase):
         self.conflict(desk).keep_mine()
         self.back(desk)
         self.assertEqual((desk.bytes(self.slot), self.current(self.slot)), (b"level 3", b"level 3"))
-        sofa.sync.pump()
+        sofa.sync.send()
         self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("newer", b"level 3"))
         self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9"})
         self.assertEqual(desk.sync.status(self.slot).copies, ())
@@ -60,10 +60,10 @@ class Story(SyncCase):
         self.back(desk)
         self.assertEqual(self.current(self.slot), b"level 9")
         self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9"})
-        self.assertEqual(desk.sync.dropped(self.slot).data, b"level 3")
+        self.assertEqual(desk.sync.lost(self.slot).data, b"level 3")
         [number] = desk.sync.status(self.slot).copies
         self.assertEqual(self.server.version(self.slot, number).data, b"level 3")
-        sofa.sync.pump()
+        sofa.sync.send()
         self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("in_step", b"level 9"))
 
     def test_keep_theirs_after_playing_on(self) -> None:
@@ -76,7 +76,7 @@ class Story(SyncCase):
         self.back(desk)
         self.assertEqual(self.current(self.slot), b"level 9")
         self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 4", b"level 9"})
-        self.assertEqual(desk.sync.dropped(self.slot).data, b"level 4")
+        self.assertEqual(desk.sync.lost(self.slot).data, b"level 4")
         [newest, *_] = [version.save for version in self.server.versions(self.slot) if version.kind == "conflict"]
         self.assertEqual(newest.meta, {"title": "newest"})
 
@@ -95,7 +95,7 @@ class Story(SyncCase):
         conflict = self.conflict(desk)
         desk.proxy.offline = False
         desk.sync.write(self.slot, b"level 4")
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("conflict", b"level 9"))
         self.assertEqual(conflict.mine().data, b"level 4")
         conflict.keep_mine()
@@ -107,16 +107,16 @@ class Story(SyncCase):
         desk, sofa = self.offline()
         old = self.conflict(desk)
         sofa.sync.write(self.slot, b"level 10")
-        sofa.sync.pump()
+        sofa.sync.send()
         desk.proxy.offline = False
-        desk.sync.pump()
+        desk.sync.send()
         self.raised(gs.ConflictOver, "conflict_over", old.keep_mine)
         [conflict] = desk.sync.conflicts
         self.assertEqual(conflict.theirs().data, b"level 10")
         conflict.keep_mine()
         sofa.sync.write(self.slot, b"level 11")
-        sofa.sync.pump()
-        desk.sync.pump()
+        sofa.sync.send()
+        desk.sync.send()
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.theirs().data, self.current(self.slot)), (b"level 11", b"level 11"))
 
@@ -125,7 +125,7 @@ class Story(SyncCase):
         desk, sofa = self.offline()
         self.conflict(desk)
         sofa.sync.write(self.slot, b"level 3")
-        sofa.sync.pump()
+        sofa.sync.send()
         self.back(desk)
         self.assertEqual(desk.bytes(self.slot), b"level 3")
 
@@ -141,7 +141,7 @@ class Story(SyncCase):
         """A refused write is not a conflict if the game meanwhile has the server's bytes."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"level 9")
-        sofa.sync.pump()
+        sofa.sync.send()
         desk.sync.write(self.slot, b"level 2")
 
         def decide(request: Request) -> Fate:
@@ -150,7 +150,7 @@ class Story(SyncCase):
             return Fate.PASSES
 
         desk.proxy.decide = decide
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
 
 
@@ -166,22 +166,22 @@ class Deletions(SyncCase):
         desk.restart()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("waiting", b"start"))
         desk.proxy.offline = False
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
-        [status] = sofa.sync.pump()
+        [status] = sofa.sync.send()
         self.assertEqual((status.state, status.size), ("newer", None))
         self.raised(gc.Deleted, "deleted", sofa.sync.read, self.slot)
-        self.assertEqual(sofa.sync.dropped(self.slot).data, b"start")
+        self.assertEqual(sofa.sync.lost(self.slot).data, b"start")
         self.assertIsNone(sofa.sync.read("never"))
 
     def test_again(self) -> None:
         """A slot that was deleted can be written again, on both devices."""
         desk, sofa = self.two()
         desk.sync.delete(self.slot)
-        desk.sync.pump()
+        desk.sync.send()
         desk.sync.write(self.slot, b"new game")
-        desk.sync.pump()
-        sofa.sync.pump()
+        desk.sync.send()
+        sofa.sync.send()
         self.assertEqual((sofa.bytes(self.slot), self.current(self.slot)), (b"new game", b"new game"))
 
     def test_deleted_and_played_on(self) -> None:
@@ -190,16 +190,16 @@ class Deletions(SyncCase):
             slot = self.slot + keep[-1]
             desk, sofa = self.two(slot)
             sofa.sync.delete(slot)
-            sofa.sync.pump()
+            sofa.sync.send()
             desk.sync.write(slot, b"played on")
-            desk.sync.pump()
+            desk.sync.send()
             [conflict] = desk.sync.conflicts
             self.assertEqual((conflict.reason, conflict.theirs()), ("deleted", None))
             desk.sync.write(slot, b"played on")
             desk.sync.write(slot, b"played on more")
             desk.sync.write(slot, b"played on")
             getattr(conflict, keep)()
-            desk.sync.pump()
+            desk.sync.send()
             self.assertEqual((desk.state(slot), self.current(slot)), ("in_step", left))
             self.assertLessEqual({b"start", b"played on"}, self.everywhere(slot))
             if left is None:
@@ -210,27 +210,27 @@ class Deletions(SyncCase):
         """A save that was deleted here and changed there is not deleted unseen."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
-        sofa.sync.pump()
+        sofa.sync.send()
         desk.proxy.offline = True
         desk.sync.delete(self.slot)
         desk.proxy.offline = False
-        desk.sync.pump()
+        desk.sync.send()
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.mine(), conflict.theirs().data), (None, b"played on"))
         conflict.keep_mine()
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
     def test_what_the_game_has_read(self) -> None:
         """A delete is based on the version that the game has read: a newer one is a conflict, at once and on disk."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
-        sofa.sync.pump()
-        desk.sync.pump()
+        sofa.sync.send()
+        desk.sync.send()
         desk.sync.delete(self.slot)
         self.assertEqual(desk.state(self.slot), "conflict")
         desk.restart()
-        desk.sync.pump()
+        desk.sync.send()
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.mine(), conflict.theirs().data), (None, b"played on"))
         self.assertEqual(self.current(self.slot), b"played on")
@@ -241,10 +241,10 @@ class Deletions(SyncCase):
         """A player who has seen the newer version in a menu deletes it, too."""
         desk, sofa = self.two()
         sofa.sync.write(self.slot, b"played on")
-        sofa.sync.pump()
-        desk.sync.pump()
+        sofa.sync.send()
+        desk.sync.send()
         desk.sync.delete(self.slot, including_newer=True)
-        desk.sync.pump()
+        desk.sync.send()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
 
     def test_lost_answer(self) -> None:
@@ -252,12 +252,12 @@ class Deletions(SyncCase):
         desk, sofa = self.two()
         desk.sync.delete(self.slot)
         desk.proxy.next("DELETE", Fate.ANSWER_LOST)
-        self.raised(gc.Unreachable, "unreachable", desk.sync.pump)
-        sofa.sync.pump()
+        self.raised(gc.Unreachable, "unreachable", desk.sync.send)
+        sofa.sync.send()
         self.raised(gc.Deleted, "deleted", sofa.sync.read, self.slot)
         sofa.sync.write(self.slot, b"new game")
-        sofa.sync.pump()
-        desk.sync.pump()
+        sofa.sync.send()
+        desk.sync.send()
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"new game"))
 
     def test_never_sent(self) -> None:
@@ -265,7 +265,7 @@ class Deletions(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.sync.delete(self.slot)
-        self.assertEqual(desk.sync.dropped(self.slot).data, b"x")
-        desk.sync.pump()
+        self.assertEqual(desk.sync.lost(self.slot).data, b"x")
+        desk.sync.send()
         self.assertEqual({request.method for request in desk.proxy.seen}, {"GET"})
         self.assertEqual([status.slot for status in desk.sync.slots()], [])

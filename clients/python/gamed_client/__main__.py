@@ -1,0 +1,7 @@
+"""The command line of gamed_client."""
+
+import sys
+
+from . import main
+
+sys.exit(main())
