@@ -214,7 +214,7 @@ const COMMANDS = {
   sync_delete: ({ sync }, { slot, including_newer }) => sync.delete(slot, { includingNewer: including_newer ?? false }),
   sync_status: ({ sync }, { slot }) => statusJson(sync.status(slot)),
   sync_slots: ({ sync }) => ({ slots: sync.slots().map(statusJson) }),
-  sync_pump: async ({ sync }) => ({ news: (await sync.pump()).map(statusJson) }),
+  sync_pump: async ({ sync }) => ({ news: (await sync.send()).map(statusJson) }),
   sync_conflicts: (session) => {
     session.shown = new Map(session.sync.conflicts.map((/** @type {any} */ conflict) => [conflict.slot, conflict]))
     return { conflicts: [...session.shown.values()].map(conflictJson) }
@@ -223,13 +223,13 @@ const COMMANDS = {
   sync_keep_mine: (session, { slot }) => shown(session, slot).keepMine(),
   sync_keep_theirs: (session, { slot }) => shown(session, slot).keepTheirs(),
   sync_merged: (session, { slot, data, meta }) => shown(session, slot).merged(bytes(data), { meta: meta ?? null }),
-  sync_dropped: async ({ sync }, { slot }) => sideJson(await sync.dropped(slot)),
+  sync_dropped: async ({ sync }, { slot }) => sideJson(await sync.lost(slot)),
   sync_other_players: async ({ sync }) => {
     const found = await sync.otherPlayers()
     return { players: found.map((/** @type {any} */ player) => ({ player_id: player.playerId, ...player })) }
   },
   sync_adopt: async ({ sync }, { player_id, slots }) => ({ slots: await sync.adopt(player_id, { slots }) }),
-  sync_trouble: ({ sync }) => ({ code: sync.trouble ? sync.trouble.code : null }),
+  sync_trouble: ({ sync }) => ({ code: sync.problem ? sync.problem.code : null }),
 }
 
 /** Commands on the browser's storage, which need no session. @type {Record<string, (command: any) => any>} */

@@ -170,8 +170,8 @@ function refusePaths(paths) {
   const files = new Set()
   const folders = new Set()
   for (const path of paths) {
-    const flaw = flawOf(path)
-    if (flaw) throw new NotGamed("not_gamed", `The release has a file that must not be written here: it ${flaw}.`)
+    const problem = problemOf(path)
+    if (problem) throw new NotGamed("not_gamed", `The release has a file that must not be written here: it ${problem}.`)
     const names = path.toUpperCase().toLowerCase().normalize("NFC").split("/")
     const above = names.slice(1).map((_, depth) => names.slice(0, depth + 1).join("/"))
     const key = names.join("/")
@@ -186,7 +186,7 @@ function refusePaths(paths) {
 const DEVICES = /^(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])$/i
 
 /** Return the reason why a file cannot have this path; null for a valid one. @param {string} path */
-function flawOf(path) {
+function problemOf(path) {
   const bytes = (/** @type {string} */ text) => new TextEncoder().encode(text).length
   const names = path.split("/")
   if (bytes(path) > 1024 || names.some((name) => bytes(name) > 255)) return "is too long"

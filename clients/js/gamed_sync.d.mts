@@ -60,8 +60,8 @@ export class SyncConflict {
      */
     keepMine(): Promise<void>;
     /**
-     * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next pump sends the
-     * bytes that the game has saved since the conflict began. They also stay here, as `Sync.dropped`.
+     * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next round sends the
+     * bytes that the game has saved since the conflict began. They also stay here, as `Sync.lost`.
      *
      * @param {RequestOptions} [options]
      * @returns {Promise<void>}
@@ -87,7 +87,7 @@ export class SyncConflict {
 export class Sync {
     /**
      * Open the saves of the player who is signed in; no request is sent. Before the first sign-in at this server the
-     * saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts them for the player.
+     * saves wait on this device: the first `send` after the sign-in, or the first Sync, adopts them for the player.
      *
      * @param {GamedClient} client
      * @param {{ folder?: string }} [options] `folder` replaces the one beside the credential; in a browser it is a name:
@@ -103,10 +103,12 @@ export class Sync {
     private constructor();
     /** The player whose saves these are; "" before the first sign-in. */
     get playerId(): string;
-    /** The error of the last pump; null if it succeeded: for a display that says "offline". */
+    /** The error of the last round; null if it succeeded: for a display that says "offline". */
+    get problem(): GamedError | null;
+    /** @deprecated The older name of `problem`; it works until 1.0. */
     get trouble(): GamedError | null;
     /**
-     * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`. After such an end call it again, once
+     * Call `run` until `close`; a GamedError that ends it earlier is in `problem`. After such an end call it again, once
      * a player has signed in. While it works, a further call only replaces `changed`, if it has one.
      *
      * @param {(status: Status) => unknown} [changed] called with each status that has changed
@@ -122,7 +124,7 @@ export class Sync {
      */
     close(within?: number): Promise<void>;
     /**
-     * Wait for the first pump: call it after `run` or `start` and before the first `read`. A device that knows its saves
+     * Wait for the first round: call it after `run` or `start` and before the first `read`. A device that knows its saves
      * does not wait for a server that does not respond.
      *
      * @param {number} [within] seconds to wait at most
@@ -150,7 +152,7 @@ export class Sync {
      */
     peek(slot: string): Promise<Save | null>;
     /**
-     * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next pump sends
+     * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next round sends
      * them. Newer bytes replace older ones that have not been sent.
      *
      * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
@@ -200,6 +202,14 @@ export class Sync {
      * @returns {Promise<Side | null>} null: nothing was replaced
      * @throws {LocalDamaged} if this device cannot read the bytes
      */
+    lost(slot: string): Promise<Side | null>;
+    /**
+     * Call `lost`.
+     *
+     * @deprecated The older name of `lost`; it works until 1.0.
+     * @param {string} slot
+     * @returns {Promise<Side | null>}
+     */
     dropped(slot: string): Promise<Side | null>;
     /**
      * List the other players of this server whose saves are on this device: to ask the player before `adopt`. They are of
@@ -212,7 +222,7 @@ export class Sync {
     otherPlayers(): Promise<OtherPlayer[]>;
     /**
      * Copy saves of another player, only after the player has said that the saves are theirs. They replace nothing: each
-     * is `newer` until `read` returns it, and a write of the game meanwhile does not replace it. The next pump sends
+     * is `newer` until `read` returns it, and a write of the game meanwhile does not replace it. The next round sends
      * those whose slot is empty at the server; elsewhere a conflict follows the `read`. The other player's saves stay
      * here.
      *
@@ -237,21 +247,29 @@ export class Sync {
      * @throws {SignInRequired} or PlayerBlocked: the player has to act
      * @throws {LocalDamaged} if this device cannot store another device's save
      */
-    pump({ signal }?: RequestOptions): Promise<Status[]>;
+    send({ signal }?: RequestOptions): Promise<Status[]>;
     /**
-     * Pump whenever a change is pending here or at the server. Errors that waiting can end are in `trouble` until a retry
+     * Call `send`.
+     *
+     * @deprecated The older name of `send`; it works until 1.0.
+     * @param {RequestOptions} [options]
+     * @returns {Promise<Status[]>}
+     */
+    pump(options?: RequestOptions): Promise<Status[]>;
+    /**
+     * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until a retry
      * succeeds.
      *
      * @overload
      * @param {(status: Status) => unknown} [changed] called with each status that has changed
-     * @param {RequestOptions} [options] `signal`: ends it, once the pump under way has ended
+     * @param {RequestOptions} [options] `signal`: ends it, once the round under way has ended
      * @returns {Promise<void>}
      * @throws {SignInRequired} or PlayerBlocked: run it again after a sign-in
      * @throws {InUse} once this Sync is closed
      */
     run(changed?: ((status: Status) => unknown) | undefined, options?: RequestOptions | undefined): Promise<void>;
     /**
-     * Pump with the arguments in their earlier order.
+     * Run with the arguments in their earlier order.
      *
      * @deprecated Pass `changed` first, and the signal in the options; this order ends with 1.0.
      * @overload
@@ -261,7 +279,7 @@ export class Sync {
      */
     run(signal: AbortSignal | undefined, changed?: ((status: Status) => unknown) | undefined): Promise<void>;
     /**
-     * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `pump` works. Of
+     * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `send` works. Of
      * each slot only the newest status waits for the reader. Without a loop, end it with `return()`.
      *
      * @param {RequestOptions} [options]

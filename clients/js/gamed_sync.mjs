@@ -68,12 +68,12 @@ const UNOWNED = "not.signed.in"
 const WAIT_SECONDS = 25
 /** Pause before retrying a refused write, unless the server sends another: the owner can raise a limit meanwhile. */
 const AGAIN_SECONDS = 300
-/** Largest number of writes that one pump sends for a slot that keeps changing. */
+/** Largest number of writes that one round sends for a slot that keeps changing. */
 const STEPS = 4
 /** The server limits the rate of requests for more versions. */
 const PAGE_VERSIONS = 32
 
-/** Errors that end a pump: they concern the server or the player, not one slot. */
+/** Errors that end a round: they concern the server or the player, not one slot. */
 const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
 
 /** This device has not received the server's list yet: the server may have a save of this slot. */
@@ -542,7 +542,7 @@ class FileStore {
 
   /** @param {Record} record */
   async keep(record) {
-    await this.#write(record.slot, "record", new TextEncoder().encode(record.toText()))
+    await this.add(record.slot, "record", new TextEncoder().encode(record.toText()))
     await this.#tidy(record)
   }
 
@@ -557,13 +557,8 @@ class FileStore {
     for (const name of ["record", ...this.#of(slot).keys()]) await this.discard(slot, name)
   }
 
-  /** @param {string} slot @param {string} digest @param {Uint8Array} data */
-  add(slot, digest, data) {
-    return this.#write(slot, digest, data)
-  }
-
   /** @param {string} slot @param {string} name @param {Uint8Array} data */
-  async #write(slot, name, data) {
+  async add(slot, name, data) {
     const place = `${this.#folder}/slots/${slot}`
     if (await this.#fs.mkdir(place, { recursive: true, mode: 0o700 })) await syncFolder(`${this.#folder}/slots`)
     await writeWhole(`${place}/${name}`, data)
@@ -651,21 +646,21 @@ class DatabaseStore {
 
   /** @param {Record} record */
   async #tidy(record) {
-    const needed = record.bodies
-    const before = `${record.slot}/`
+    await this.#discardAll(record.slot, record.bodies)
+  }
+
+  /** @param {string} slot @param {Set<string>} [needed] */
+  async #discardAll(slot, needed) {
     for (const key of this.#present) {
-      if (key.startsWith(before) && !needed.has(key.slice(before.length))) {
-        await this.discard(record.slot, key.slice(before.length))
-      }
+      const digest = key.startsWith(`${slot}/`) ? key.slice(slot.length + 1) : null
+      if (digest !== null && !needed?.has(digest)) await this.discard(slot, digest)
     }
   }
 
   /** @param {string} slot */
   async forget(slot) {
     await this.#do("records", "readwrite", (records) => records.delete(slot))
-    for (const key of this.#present) {
-      if (key.startsWith(`${slot}/`)) await this.discard(slot, key.slice(slot.length + 1))
-    }
+    await this.#discardAll(slot)
   }
 
   /** @param {string} slot @param {string} digest @param {Uint8Array} data */
@@ -867,14 +862,12 @@ export class SyncConflict {
    * @param {RequestOptions} [options]
    * @returns {Promise<Side | null>} null: the slot was empty, or the base is not kept
    */
-  async base({ signal } = {}) {
-    try {
-      return await this.#sides.side(this.slot, this.baseInfo, signal)
-    } catch (error) {
+  base({ signal } = {}) {
+    return this.#sides.side(this.slot, this.baseInfo, signal).catch((error) => {
       signal?.throwIfAborted()
       if (error instanceof GamedError) return null
       throw error
-    }
+    })
   }
 
   /**
@@ -888,8 +881,8 @@ export class SyncConflict {
   }
 
   /**
-   * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next pump sends the
-   * bytes that the game has saved since the conflict began. They also stay here, as `Sync.dropped`.
+   * Continue from theirs: `read` it. The server keeps this device's side as a conflict copy: the next round sends the
+   * bytes that the game has saved since the conflict began. They also stay here, as `Sync.lost`.
    *
    * @param {RequestOptions} [options]
    * @returns {Promise<void>}
@@ -915,7 +908,7 @@ export class SyncConflict {
 }
 
 /**
- * A whole list whose pages are arriving; after an interruption the next pump continues it. `expired`: a slot that is
+ * A whole list whose pages are arriving; after an interruption the next round continues it. `expired`: a slot that is
  * missing on all pages was deleted long ago. `compared`: the slots whose base was compared with their entry.
  * @typedef {{ cursor: string, expired: boolean, listed: Map<string, SaveInfo | Deletion>,
  *   compared: Set<string> }} Whole
@@ -928,7 +921,7 @@ const final = ({ error }) => (error.status >= 400 && error.status < 500) || erro
 
 const monotonic = () => performance.now() / 1000
 
-/** A signal that ends the wait between two pumps. */
+/** A signal that ends the wait between two rounds. */
 class Bell {
   #rung = false
   /** @type {() => void} */
@@ -1001,16 +994,16 @@ export class Sync {
   #report = () => undefined
   /** How often `start` or `run` was called. */
   #starts = 0
-  /** That number when the last pump began. */
-  #pumpStarts = 0
-  /** That number at the beginning of the last pump that has ended: `trouble` does not concern later starts. */
+  /** That number when the last round began. */
+  #roundStarts = 0
+  /** That number at the beginning of the last round that has ended: `problem` does not concern later starts. */
   #triedStarts = 0
-  /** True once a pump of this Sync has succeeded. */
-  #pumped = false
+  /** True once a round of this Sync has succeeded. */
+  #succeeded = false
   /** The whole list whose pages are arriving. @type {Whole | null} */
   #whole = null
   /**
-   * Callbacks for the end of a pump, or of this Sync.
+   * Callbacks for the end of a round, or of this Sync.
    * @type {Set<() => void>}
    */
   #waiting = new Set()
@@ -1022,7 +1015,7 @@ export class Sync {
   #turn = {}
   #playerId
   /** @type {GamedError | null} */
-  #trouble = null
+  #problem = null
   /**
    * Called with each status that has changed, and with null at the end of this Sync.
    * @type {Set<(status: Status | null) => void>}
@@ -1039,7 +1032,7 @@ export class Sync {
 
   /**
    * Open the saves of the player who is signed in; no request is sent. Before the first sign-in at this server the
-   * saves wait on this device: the first `pump` after the sign-in, or the first Sync, adopts them for the player.
+   * saves wait on this device: the first `send` after the sign-in, or the first Sync, adopts them for the player.
    *
    * @param {GamedClient} client
    * @param {{ folder?: string }} [options] `folder` replaces the one beside the credential; in a browser it is a name:
@@ -1088,13 +1081,18 @@ export class Sync {
     return this.#playerId
   }
 
-  /** The error of the last pump; null if it succeeded: for a display that says "offline". */
+  /** The error of the last round; null if it succeeded: for a display that says "offline". */
+  get problem() {
+    return this.#problem
+  }
+
+  /** @deprecated The older name of `problem`; it works until 1.0. */
   get trouble() {
-    return this.#trouble
+    return this.#problem
   }
 
   /**
-   * Call `run` until `close`; a GamedError that ends it earlier is in `trouble`. After such an end call it again, once
+   * Call `run` until `close`; a GamedError that ends it earlier is in `problem`. After such an end call it again, once
    * a player has signed in. While it works, a further call only replaces `changed`, if it has one.
    *
    * @param {(status: Status) => unknown} [changed] called with each status that has changed
@@ -1107,7 +1105,7 @@ export class Sync {
     this.#running ??= this.#runUntilClosed()
   }
 
-  /** Run again after a `start` that came during the pump which ended the loop: its error is an older sign-in's. */
+  /** Run again after a `start` that came during the round which ended the loop: its error is an older sign-in's. */
   async #runUntilClosed() {
     try {
       do {
@@ -1141,7 +1139,7 @@ export class Sync {
   }
 
   /**
-   * Wait for the first pump: call it after `run` or `start` and before the first `read`. A device that knows its saves
+   * Wait for the first round: call it after `run` or `start` and before the first `read`. A device that knows its saves
    * does not wait for a server that does not respond.
    *
    * @param {number} [within] seconds to wait at most
@@ -1153,7 +1151,7 @@ export class Sync {
   }
 
   /**
-   * Wait at most `within` seconds, until `done` at the end of a pump.
+   * Wait at most `within` seconds, until `done` at the end of a round.
    * @param {() => boolean} done @param {number} within
    */
   async #until(done, within) {
@@ -1171,29 +1169,29 @@ export class Sync {
     }
   }
 
-  /** Return whether a pump has nothing more to send, or cannot send it now. */
+  /** Return whether a round has nothing more to send, or cannot send it now. */
   #needsNoLonger() {
     const tried = [...this.#records].filter(([slot, { dispute }]) => !this.#problems.has(slot) && !dispute)
     const failed = this.#failed() && !this.#lacksSpace()
     return this.#closed || failed || !tried.some(([, { dirty, sent }]) => dirty || sent)
   }
 
-  /** Return whether the last pump only could not store another device's save here: all writes are still sent then. */
+  /** Return whether the last round only could not store another device's save here: all writes are still sent then. */
   #lacksSpace() {
     const full = [...this.#problems.values()].some((p) => p.error.code === "local_disk")
-    return full && this.trouble?.code === "local_disk"
+    return full && this.#problem?.code === "local_disk"
   }
 
-  /** Return whether waiting for a pump would not help `ready`. */
+  /** Return whether waiting for a round would not help `ready`. */
   #needsNoWait() {
-    const hopeless = this.#cursor !== null || ends(this.trouble)
-    return this.#pumped || this.#closed || (this.#failed() && hopeless)
+    const hopeless = this.#cursor !== null || ends(this.#problem)
+    return this.#succeeded || this.#closed || (this.#failed() && hopeless)
   }
 
-  /** Return whether the last pump failed, and `start` has not been called since to overcome that. */
+  /** Return whether the last round failed, and `start` has not been called since to overcome that. */
   #failed() {
-    const overcome = ends(this.trouble) && this.#triedStarts !== this.#starts
-    return this.trouble !== null && !overcome
+    const overcome = ends(this.#problem) && this.#triedStarts !== this.#starts
+    return this.#problem !== null && !overcome
   }
 
   #wake() {
@@ -1201,11 +1199,11 @@ export class Sync {
     this.#waiting.clear()
   }
 
-  /** @param {GamedError | null} trouble error of the pump */
-  #noteEnd(trouble) {
-    this.#trouble = trouble
-    this.#triedStarts = this.#pumpStarts
-    this.#pumped ||= trouble === null
+  /** @param {GamedError | null} problem error of the round */
+  #noteEnd(problem) {
+    this.#problem = problem
+    this.#triedStarts = this.#roundStarts
+    this.#succeeded ||= problem === null
     this.#wake()
   }
 
@@ -1238,7 +1236,7 @@ export class Sync {
   }
 
   /**
-   * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next pump sends
+   * Write bytes to this device's disk, based on the version that the game last read or wrote here. The next round sends
    * them. Newer bytes replace older ones that have not been sent.
    *
    * @param {string} slot name of the save: 1-64 of `a-z 0-9 . _ -`
@@ -1324,8 +1322,19 @@ export class Sync {
    * @returns {Promise<Side | null>} null: nothing was replaced
    * @throws {LocalDamaged} if this device cannot read the bytes
    */
-  dropped(slot) {
+  lost(slot) {
     return this.#side(slot, this.#record(slot).dropped)
+  }
+
+  /**
+   * Call `lost`.
+   *
+   * @deprecated The older name of `lost`; it works until 1.0.
+   * @param {string} slot
+   * @returns {Promise<Side | null>}
+   */
+  dropped(slot) {
+    return this.lost(slot)
   }
 
   /**
@@ -1361,7 +1370,7 @@ export class Sync {
 
   /**
    * Copy saves of another player, only after the player has said that the saves are theirs. They replace nothing: each
-   * is `newer` until `read` returns it, and a write of the game meanwhile does not replace it. The next pump sends
+   * is `newer` until `read` returns it, and a write of the game meanwhile does not replace it. The next round sends
    * those whose slot is empty at the server; elsewhere a conflict follows the `read`. The other player's saves stay
    * here.
    *
@@ -1452,7 +1461,7 @@ export class Sync {
     const data = await this.#body(slot, local.sha256)
     if (data === null) {
       const record = this.#record(slot)
-      if (!record.dirty && record.base) await this.#store.discard(slot, local.sha256) // the next pump fetches it again
+      if (!record.dirty && record.base) await this.#store.discard(slot, local.sha256) // the next round fetches it again
       throw damaged(slot)
     }
     return data
@@ -1606,27 +1615,37 @@ export class Sync {
    * @throws {SignInRequired} or PlayerBlocked: the player has to act
    * @throws {LocalDamaged} if this device cannot store another device's save
    */
-  async pump({ signal } = {}) {
-    await this.#pump(signal)
+  async send({ signal } = {}) {
+    await this.#sendAll(signal)
     return this.#news()
   }
 
+  /**
+   * Call `send`.
+   *
+   * @deprecated The older name of `send`; it works until 1.0.
+   * @param {RequestOptions} [options]
+   * @returns {Promise<Status[]>}
+   */
+  pump(options) {
+    return this.send(options)
+  }
+
   /** @param {AbortSignal} [signal] */
-  #pump(signal) {
+  #sendAll(signal) {
     // the game's reason may be a GamedError, which would count as the server's answer to a write
     const stop = new AbortController()
     const give = () => stop.abort()
     signal?.addEventListener("abort", give)
     if (signal?.aborted) give()
-    const pumped = this.#pumpInTurn(stop.signal)
-    return orAborted(pumped, signal).finally(() => signal?.removeEventListener("abort", give))
+    return orAborted(this.#sendInTurn(stop.signal), signal).finally(() => signal?.removeEventListener("abort", give))
   }
 
   /** @param {AbortSignal} signal */
-  #pumpInTurn(signal) {
+  #sendInTurn(signal) {
     return inTurn(this.#problems, async () => {
       signal.throwIfAborted()
-      this.#pumpStarts = this.#starts
+      this.#roundStarts = this.#starts
       try {
         await this.#round(signal)
         this.#noteEnd(null)
@@ -1726,18 +1745,18 @@ export class Sync {
   }
 
   /**
-   * Pump whenever a change is pending here or at the server. Errors that waiting can end are in `trouble` until a retry
+   * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until a retry
    * succeeds.
    *
    * @overload
    * @param {(status: Status) => unknown} [changed] called with each status that has changed
-   * @param {RequestOptions} [options] `signal`: ends it, once the pump under way has ended
+   * @param {RequestOptions} [options] `signal`: ends it, once the round under way has ended
    * @returns {Promise<void>}
    * @throws {SignInRequired} or PlayerBlocked: run it again after a sign-in
    * @throws {InUse} once this Sync is closed
    */
   /**
-   * Pump with the arguments in their earlier order.
+   * Run with the arguments in their earlier order.
    *
    * @deprecated Pass `changed` first, and the signal in the options; this order ends with 1.0.
    * @overload
@@ -1756,10 +1775,11 @@ export class Sync {
     const signal = given ?? new AbortController().signal
     this.#starts++
     const over = new AbortController()
+    const until = { signal: over.signal }
+    signal.addEventListener("abort", () => over.abort(), until) // at once, also while a round waits for its answer
+    const online = () => this.#problem?.code === "unreachable" && this.#bell.hurry()
+    if (!IN_NODE) globalThis.addEventListener("online", online, until)
     const listening = this.#listen(over.signal)
-    const browser = IN_NODE ? null : globalThis
-    const online = () => this.trouble?.code === "unreachable" && this.#bell.hurry()
-    browser?.addEventListener("online", online)
     try {
       for (let attempt = 0; !signal.aborted;) {
         this.#bell.quiet()
@@ -1772,20 +1792,19 @@ export class Sync {
     } catch (error) {
       if (!(error instanceof InUse && signal.aborted)) throw error
     } finally {
-      browser?.removeEventListener("online", online)
       over.abort()
       await listening
     }
   }
 
-  /** Pump; return an error that a retry may end, throw others. @returns {Promise<GamedError | null>} */
+  /** Run one round; return an error that a retry may end, throw others. @returns {Promise<GamedError | null>} */
   async #tried() {
     try {
-      await this.#pump()
+      await this.#sendAll()
     } catch (error) {
       if (ends(error) || error instanceof InUse || !(error instanceof GamedError)) throw error
     }
-    return this.trouble
+    return this.#problem
   }
 
   #untilDue() {
@@ -1793,7 +1812,7 @@ export class Sync {
     return Math.max(0, Math.min(1e9, ...dues) - monotonic())
   }
 
-  /** Wait at the server for changes, and ring; the pump requests the changes. @param {AbortSignal} over */
+  /** Wait at the server for changes, and ring; the round requests the changes. @param {AbortSignal} over */
   async #listen(over) {
     const pause = new Bell()
     for (let attempt = 0; !over.aborted;) {
@@ -1804,13 +1823,13 @@ export class Sync {
         attempt = 0
       } catch (error) {
         if (over.aborted) return
-        if (ends(error)) this.#bell.ring() // a pump tries the same; after a sign-in it succeeds, and this waits again
+        if (ends(error)) this.#bell.ring() // a round tries the same; after a sign-in it succeeds, and this waits again
         const passing = error instanceof GamedError ? error : new Unreachable("unreachable", "The wait broke off.")
         await pause.wait(pauseAfter(passing, attempt), over, false)
         attempt = Math.min(attempt + 1, 8)
       }
       if (rang) this.#bell.ring()
-      // the pump needs a moment to request the change; and a server that never waits gets one request per second
+      // the round needs a moment to request the change; and a server that never waits gets one request per second
       if (rang || monotonic() - began < 1) await pause.wait(1, over, false)
     }
   }
@@ -1839,7 +1858,7 @@ export class Sync {
   }
 
   /**
-   * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `pump` works. Of
+   * Iterate with `for await` over the statuses that change after this call, while `run`, `start` or `send` works. Of
    * each slot only the newest status waits for the reader. Without a loop, end it with `return()`.
    *
    * @param {RequestOptions} [options]
@@ -2046,10 +2065,9 @@ export class Sync {
    */
   async #put(client, slot, { base }, local) {
     const data = await this.#inTurn(() => this.#bytes(slot, local))
-    const meta = Object.keys(local.meta).length ? local.meta : null
     const cursor = this.#cursor
     try {
-      const info = await client.put(slot, data, { base, contentType: local.contentType, meta })
+      const info = await put(client, slot, data, base, local)
       return (record) => record.written(info, cursor)
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
@@ -2091,12 +2109,11 @@ export class Sync {
     const problem = this.#copyProblems.get(slot)
     if (!offered || base || remote || sent || dispute || (problem && monotonic() < problem.due)) return
     const data = await this.#body(slot, offered.sha256)
-    const meta = Object.keys(offered.meta).length ? offered.meta : null
     /** @type {(record: Record) => Record} */
     let how = (record) => record.with({ offered: null }) // its body is damaged; the other player still has it
     try {
       if (data !== null) {
-        const info = await client.put(slot, data, { base: null, contentType: offered.contentType, meta })
+        const info = await put(client, slot, data, null, offered)
         how = (record) => record.placed(info)
       }
     } catch (error) {
@@ -2117,10 +2134,9 @@ export class Sync {
     if (!unsentCopy?.local || sent || (problem && monotonic() < problem.due)) return
     const { local, base } = unsentCopy
     const data = await this.#body(slot, local.sha256)
-    const meta = Object.keys(local.meta).length ? local.meta : null
     try {
       // a damaged body cannot be sent: give up
-      if (data !== null) await client.put(slot, data, { base, contentType: local.contentType, meta })
+      if (data !== null) await put(client, slot, data, base, local)
     } catch (error) {
       // a Conflict is the expected answer: the server has kept the bytes, or does not know this save
       if (!(error instanceof Conflict)) return this.#refused(this.#copyProblems, slot, error)
@@ -2161,14 +2177,13 @@ export class Sync {
       if (!(error instanceof NotFound)) this.#refused(this.#problems, slot, error)
       return // else it was replaced meanwhile: the next list has the new version
     }
+    this.#problems.delete(slot)
     try {
       await this.#keepBody(slot, wanted.sha256, data)
     } catch (error) {
       if (!(error instanceof LocalDamaged)) throw error
-      this.#problems.set(slot, { error, due: monotonic() + AGAIN_SECONDS }) // else every pump would download it again
-      return
+      this.#problems.set(slot, { error, due: monotonic() + AGAIN_SECONDS }) // else every round would download it again
     }
-    this.#problems.delete(slot)
   }
 
   /** Keep the bytes while a record names them. @param {string} slot @param {string} digest @param {Uint8Array} data */
@@ -2185,6 +2200,14 @@ const shown = ({ size, state }) => size !== null || (state !== "in_step" && stat
 
 /** Return whether the error ends the loop: waiting does not help. @param {unknown} error */
 const ends = (error) => error instanceof SignInRequired || error instanceof PlayerBlocked
+
+/**
+ * Send bytes with their description.
+ * @param {GamedClient} client @param {string} slot @param {Uint8Array} data @param {SaveInfo | null} base
+ * @param {Local} local
+ */
+const put = (client, slot, data, base, { contentType, meta }) =>
+  client.put(slot, data, { base, contentType, meta: Object.keys(meta).length ? meta : null })
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)

@@ -157,8 +157,8 @@ function sentence(match, four) {
 function placeOf(sync) {
   const { problem, state } = sync.status(SLOT)
   if (state === "refused" && problem) return `Kept in this browser. ${problem.detail}`
-  if (state === "waiting") return sync.trouble ? "Offline: your move is kept here, and sent later" : "Saving"
-  if (sync.trouble) return "Offline: this is the game as you saw it last"
+  if (state === "waiting") return sync.problem ? "Offline: your move is kept here, and sent later" : "Saving"
+  if (sync.problem) return "Offline: this is the game as you saw it last"
   return state === "in_step" ? "Saved" : "Loading"
 }
 

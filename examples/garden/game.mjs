@@ -281,7 +281,7 @@ class Play {
 
   /** @param {Status} status */
   wordsFor({ state, problem }) {
-    const away = this.running ? this.sync.trouble : true
+    const away = this.running ? this.sync.problem : true
     if (this.writing) return "Saving"
     if (this.unkept) return this.unkept
     if (state === "conflict") return "Kept in this browser; waits for your choice"
@@ -421,7 +421,7 @@ async function sendLeftovers(client, mine) {
   for (const tab of places) {
     try {
       const sync = await Sync.open(client, { folder: `tab-${tab}` })
-      if (sync.status(SLOT).state === "waiting") await sync.pump().catch(() => undefined)
+      if (sync.status(SLOT).state === "waiting") await sync.send().catch(() => undefined)
       await sync.close()
     } catch (error) {
       if (!(error instanceof InUse)) console.warn(wordsOf(error)) // else that tab is open and sends them itself

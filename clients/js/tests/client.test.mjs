@@ -254,13 +254,13 @@ test("a reader of statuses gets the newest of each slot, and ends with its Sync 
   const all = read()
   const given = read({ signal: stop.signal })
   await sync.write("auto", "level 1")
-  await sync.pump()
+  await sync.send()
   stop.abort(new Error("enough"))
   await assert.rejects(given, /enough/)
   const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 7, sha256: await gamed.sha256Hex("level 2") }
   answers["PUT /game/saves/auto"] = (_, response) => json(response, info, 201)
   await sync.write("auto", "level 2")
-  await sync.pump()
+  await sync.send()
   await sync.close()
   assert.deepEqual(await all, ["auto refused", "auto in_step"])
 })
@@ -278,7 +278,7 @@ test("a reader of statuses listens from the call on, and stops at once, also whi
   const end = { done: true, value: undefined }
   assert.deepEqual([await left.return(), ...(await Promise.all(waiting))], [end, end, end])
   await sync.write("auto", "level 1")
-  await sync.pump()
+  await sync.send()
   for await (const { slot, state } of early) {
     assert.deepEqual([slot, state], ["auto", "refused"])
     break
@@ -290,7 +290,7 @@ test("a reader of statuses listens from the call on, and stops at once, also whi
   const shared = sync.statuses()
   const both = [shared.next(), shared.next()]
   await sync.write("b", "level 1")
-  await sync.pump()
+  await sync.send()
   assert.equal((await both[0]).value.slot, "b")
   await sync.close()
   assert.deepEqual([await both[1], await sync.statuses().next()], [end, end])
@@ -330,11 +330,11 @@ test("the error for a file that is not writable shows no error code and no path"
   const { client } = await signedIn(t, answers)
   const sync = await Sync.open(client)
   await mkdir(`${client.folder}/sync/${client.place}/ply_1/cursor/in-the-way`, { recursive: true })
-  await assert.rejects(sync.pump(), gamed.LocalDamaged)
+  await assert.rejects(sync.send(), gamed.LocalDamaged)
   const stop = new AbortController()
   const running = sync.run(undefined, { signal: stop.signal })
-  while (sync.trouble === null) await new Promise((resolve) => setTimeout(resolve, 10))
-  assert.match(sync.trouble.detail, /^This device cannot read or write a file: [a-z ]+\.$/)
+  while (sync.problem === null) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.match(sync.problem.detail, /^This device cannot read or write a file: [a-z ]+\.$/)
   stop.abort()
   await running
   await sync.close()
@@ -357,7 +357,7 @@ test("the first read waits for the first list, and a device that was never onlin
   await sync.close()
   const again = await Sync.open(client)
   answers["GET /game/saves?since=1"] = (_, response) => problem(response, 503, "busy")
-  await assert.rejects(again.pump(), gamed.Busy)
+  await assert.rejects(again.send(), gamed.Busy)
   assert.equal(await again.ready(60), true) // it knows its saves, so it does not wait for the server
   await again.close()
 })
@@ -383,7 +383,7 @@ test("a Sync that was started sends what is pending before it closes, unless the
   again.start()
   await again.write("auto", "level 2")
   await again.close(60)
-  assert.equal(again.trouble.code, "busy")
+  assert.equal(again.problem.code, "busy")
   const third = await Sync.open(client)
   assert.equal(third.status("auto").state, "waiting")
   await third.close()
@@ -464,4 +464,40 @@ test("saves: notes of a player that cannot be read hide neither the saves nor ot
   }
   assert.deepEqual(await sync.adopt("ply_1"), ["auto"])
   assert.equal(sync.status("auto").state, "newer")
+})
+
+test("close ends the wait for changes at once, also while a round waits for its answer", async (t) => {
+  const list = (_, response) => json(response, { cursor: "1", saves: [] })
+  const { client, answers } = await signedIn(t, { "GET /game/saves": list })
+  const arrived = {}
+  const waits = new Promise((resolve) => (arrived.wait = resolve))
+  const puts = new Promise((resolve) => (arrived.put = resolve))
+  answers["GET /game/saves?since=1"] = ({ headers }, response) =>
+    headers.prefer ? arrived.wait(response) : list(null, response)
+  answers["PUT /game/saves/auto"] = (_, response) => arrived.put(response)
+  const sync = await Sync.open(client)
+  sync.start()
+  await sync.ready()
+  const wait = await waits
+  await sync.write("auto", "level 1")
+  const put = await puts
+  const ended = once(wait, "close")
+  const closing = sync.close()
+  await ended
+  assert.equal(put.destroyed, false)
+  problem(put, 503, "busy")
+  await closing
+})
+
+test("the older names of a Sync do the same until 1.0", async (t) => {
+  const { client } = await signedIn(t, { "GET /game/saves": (_, response) => problem(response, 503, "busy") })
+  const sync = await Sync.open(client)
+  await assert.rejects(sync.pump(), gamed.Busy)
+  assert.equal(sync.trouble, sync.problem)
+  assert.equal(sync.problem.code, "busy")
+  await sync.write("auto", "level 1")
+  await sync.delete("auto")
+  assert.equal(new TextDecoder().decode((await sync.dropped("auto")).data), "level 1")
+  assert.deepEqual(await sync.dropped("auto"), await sync.lost("auto"))
+  await sync.close()
 })

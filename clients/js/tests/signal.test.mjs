@@ -184,22 +184,22 @@ test("a signal ends the wait for a lock that another process has", WITHIN, async
   release()
 })
 
-test("a pump that is ended while it waits for another sends nothing", WITHIN, async (t) => {
+test("a round that is ended while it waits for another sends nothing", WITHIN, async (t) => {
   const { client, seen, state } = await scripted(t, [])
   const sync = await Sync.open(client)
   t.after(() => sync.close())
   const first = new AbortController()
   const asked = new Promise((resolve) => (state.atEnd = resolve))
-  const pumping = sync.pump({ signal: first.signal }).catch((error) => error.message)
+  const sending = sync.send({ signal: first.signal }).catch((error) => error.message)
   await asked
   const stop = new AbortController()
-  const waiting = sync.pump({ signal: stop.signal })
+  const waiting = sync.send({ signal: stop.signal })
   stop.abort(new Error("enough"))
   await assert.rejects(waiting, /enough/)
   first.abort(new Error("the other one"))
-  assert.equal(await pumping, "the other one")
+  assert.equal(await sending, "the other one")
   state.script = [["GET /game/saves", value({ cursor: "1", saves: [] })]]
-  await sync.pump()
+  await sync.send()
   assert.equal(seen.filter(({ key }) => key.startsWith("GET /game/saves")).length, 2)
 })
 
@@ -215,10 +215,10 @@ test("the sides of a conflict end with the signal's reason", WITHIN, async (t) =
   ])
   const sync = await Sync.open(client)
   t.after(() => sync.close())
-  await sync.pump()
+  await sync.send()
   await sync.read("auto")
   await sync.write("auto", "level 2")
-  await sync.pump().catch(() => undefined)
+  await sync.send().catch(() => undefined)
   const [found] = sync.conflicts
   await rm(`${client.folder}/sync/${client.place}/ply_1/slots/auto/${HASH}`) // now all sides are at the server
   for (const call of ["theirs", "base", "keepTheirs"]) {
@@ -257,7 +257,7 @@ test("a download ends in a pause, and a client for one player keeps its tries in
   await assert.rejects(whole, /enough/)
 })
 
-test("a pump that is ended keeps what is pending, whatever the reason", WITHIN, async (t) => {
+test("a round that is ended keeps what is pending, whatever the reason", WITHIN, async (t) => {
   const list = { cursor: "1", saves: [{ ...OLDER, slot: "b" }] }
   for (const reason of [...REASONS, new gamed.Conflict("superseded", "enough")]) {
     const { client, state } = await scripted(t, [
@@ -266,7 +266,7 @@ test("a pump that is ended keeps what is pending, whatever the reason", WITHIN, 
     ])
     const sync = await Sync.open(client)
     t.after(() => sync.close())
-    await sync.pump()
+    await sync.send()
     assert.equal(new TextDecoder().decode((await sync.read("b")).data), "x")
     await sync.write("auto", "x")
     await sync.delete("b")
@@ -279,14 +279,14 @@ test("a pump that is ended keeps what is pending, whatever the reason", WITHIN, 
       const stop = new AbortController()
       state.script = requests.slice(0, at)
       state.atEnd = () => stop.abort(reason)
-      const outcome = await sync.pump({ signal: stop.signal }).catch((error) => error)
+      const outcome = await sync.send({ signal: stop.signal }).catch((error) => error)
       assert.equal(outcome, reason)
-      assert.equal(sync.trouble, null)
+      assert.equal(sync.problem, null)
       const states = [sync.status("auto").state, sync.status("b").state]
       assert.deepEqual(states, [at < 2 ? "waiting" : "in_step", "waiting"])
     }
     state.script = [["GET /game/saves?since=1", value({ cursor: "2", saves: [INFO] })], requests[2]]
-    await sync.pump()
+    await sync.send()
     assert.deepEqual([sync.status("auto").state, sync.status("b").state], ["in_step", "in_step"])
   }
 })

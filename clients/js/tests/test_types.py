@@ -89,6 +89,13 @@ class TypesTests(SynchronousTestCase):
         for name, text in made().items():
             self.assertEqual((FILES / name).read_text("utf-8"), text, name)
 
+    def test_deprecated(self) -> None:
+        """An editor strikes out the older names of a Sync, and names the new ones."""
+        declared = (FILES / "gamed_sync.d.mts").read_text("utf-8")
+        for older, new in (("pump(", "send"), ("dropped(", "lost"), ("get trouble(", "problem")):
+            comment = declared.partition(f"    {older}")[0].rpartition("/**")[2]
+            self.assertIn(f"@deprecated The older name of `{new}`; it works until 1.0.", comment)
+
     def test_complete(self) -> None:
         """Every function, class and member is declared, nothing else is, and an editor can say what each does."""
         modules = sorted(file.name for file in FILES.glob("gamed*.mjs"))

@@ -98,12 +98,15 @@ export async function playOffline(client: GamedClient, signal: AbortSignal): Pro
   void sync.run(signal, ({ state }: Status) => console.log(state)) // until 1.0
   void sync.run()
   for await (const { slot, state } of sync.statuses({ signal })) console.log(slot, state)
-  if (!(await sync.ready(3))) console.log(sync.trouble?.detail)
+  if (!(await sync.ready(3))) console.log(sync.problem?.detail)
   try {
     await sync.write("auto", (await sync.read("auto"))?.data ?? "level 1", { contentType: "text/plain" })
   } catch (error) {
     if (error instanceof NotKnown) console.log(error.retryAfter)
   }
+  await sync.send({ signal })
+  const lost: Side | null = await sync.lost("auto")
+  console.log(lost?.data, await sync.dropped("auto"), await sync.pump({ signal }), sync.trouble?.code) // until 1.0
   for (const conflict of sync.conflicts) {
     const theirs: Side | null = await conflict.theirs()
     try {
