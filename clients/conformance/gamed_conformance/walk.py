@@ -6,6 +6,7 @@ Each written value is unique and names its writer, so a list of versions shows e
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
 from random import Random
@@ -26,6 +27,8 @@ FATES: tuple[Mapping[str, Any], ...] = (
 )
 PASSING = ("Unreachable", "Busy", "NotGamed")
 ROUNDS = 8
+KILL_SECONDS = 0.06
+"""A process is killed so long after a command at most: a write or a round takes some milliseconds to tens of them."""
 
 
 class Walk:
@@ -115,6 +118,7 @@ class Devices(Walk):
     """Two devices of one player, offline and online, on one slot."""
 
     slot = "auto"
+    processes: Mapping[str, str] = {"desk": "1", "sofa": "1"}
 
     def __init__(self, scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
         super().__init__(scenario_run, step)
@@ -124,6 +128,9 @@ class Devices(Walk):
         self.knew: dict[str | None, set[str | None]] = {None: {None}}
         """The versions that the writer of each value had read or replaced; those of all deletes under None."""
         self.count = 0
+
+    def call(self, do: str, client: str, **how: Any) -> Any:
+        return super().call(do, client, process=self.processes[client], **how)
 
     def wander(self, steps: int) -> None:
         deeds: list[Callable[[str], None]] = [self.write] * 4 + [self.pump] * 5 + [self.read, self.delete, self.restart]
@@ -227,6 +234,48 @@ class Devices(Walk):
         self.not_doubled(self.slot)
 
 
+class Killed(Devices):
+    """Two devices with a process each, of two clients perhaps, which are killed at any moment."""
+
+    processes: Mapping[str, str] = {"desk": "1", "sofa": "2"}
+
+    def wander_with_kills(self, steps: int, kills: int) -> None:
+        parts = [steps // (kills + 1)] * kills
+        for part in (*parts, steps - sum(parts)):
+            self.wander(part)
+            if kills:
+                kills -= 1
+                self.kill(self.random.choice(["desk", "sofa"]))
+
+    def kill(self, who: str) -> None:
+        """Kill the process in a write, a round or neither; the game then has its last save, or the one it tried."""
+        before, text = self.held[who], self.held[who]
+        do = self.random.choice(["sync_write", "sync_pump", ""])
+        where = {"client": who, "process": self.processes[who]}
+        if do == "sync_write":
+            data = self.new(who)
+            text, self.held[who] = self.held[who], before
+            self.scenario_run.send(do, {**where, "slot": self.slot, "data": data})
+        elif do:
+            self.scenario_run.send(do, where)
+        time.sleep(self.random.uniform(0, KILL_SECONDS) if do else 0)
+        self.scenario_run.perform({"process": "kill", "number": self.processes[who]})
+        self.call("open", who, folder=f"{self.scenario_run.memory['folder']}/{who}", pauses=0)
+        self.call("sync_open", who)
+        newer, found = self.state(who) == "newer", self.found(who)
+        if not newer and found not in (before, text):
+            raise Mismatch(f"after a kill the game has {found}, not {before} or {text}")
+        self.held[who] = found
+        self.seen[who].add(found)
+
+
+def killed(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
+    devices = Killed(scenario_run, step)
+    devices.wander_with_kills(step["steps"], step["kills"])
+    devices.settle()
+    devices.check()
+
+
 def sync(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
     devices = Devices(scenario_run, step)
     devices.wander(step["steps"])
@@ -234,4 +283,4 @@ def sync(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
     devices.check()
 
 
-WALKS = {"saves": saves, "sync": sync}
+WALKS = {"saves": saves, "sync": sync, "killed": killed}

@@ -60,6 +60,8 @@ class World:
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed
         self.folder = Path(mkdtemp(prefix="gamed-conformance-", dir=parent))
+        self.others: dict[str, Sequence[str]] = {}
+        """Commands of the processes that have another client's driver, by their number."""
         self._drivers: dict[str, Driver] = {}
         self._own: dict[str, Service] = {}
         """The servers by their mode."""
@@ -72,7 +74,7 @@ class World:
 
     def driver(self, number: str = "1") -> Driver:
         if number not in self._drivers:
-            self._drivers[number] = Driver(self.command)
+            self._drivers[number] = Driver(self.others.get(number, self.command))
         return self._drivers[number]
 
     def kill(self, number: str) -> None:

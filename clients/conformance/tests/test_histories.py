@@ -1,0 +1,47 @@
+"""Random histories of two clients with kills: one passes, and a client that loses a save after a kill does not."""
+
+import sys
+from shutil import copytree
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.conformance.tests.helpers import CLIENTS, ScenarioFailed, World, in_memory, lender
+from clients.conformance.tests.test_python import DRIVERS, Python
+from tests.support.folders import unused_path
+
+from gamed_conformance.histories import pairs, run_histories  # isort: skip  (the helpers set its path)
+
+KEEPS = """                self._store.keep(after)
+"""
+
+
+class HistoryTests(SynchronousTestCase):
+    def run_with(self, other: list[str], seeds: range) -> list[tuple[int, tuple[str, str]]]:
+        world = World([], lender=lender(), parent=in_memory())
+        self.addCleanup(world.close)
+        drivers = {"python": Python.driver(), "other": other}
+        return list(run_histories(world, drivers, seeds, steps=20, kills=2))
+
+    def test_passes(self) -> None:
+        """The client and its asyncio face share saves through kills, in both orders."""
+        other = [sys.executable, str(DRIVERS / "asyncio_driver.py")]
+        done = self.run_with(other, range(2, 4))
+        self.assertEqual(done, [(2, ("python", "other")), (3, ("other", "python"))])
+
+    def test_finds(self) -> None:
+        """A client that keeps its records in memory only is found by a kill."""
+        folder = unused_path(self) / "clients"
+        copytree(CLIENTS / "python", folder / "python")
+        copytree(DRIVERS, folder / "conformance" / "drivers")
+        source = folder / "python" / "gamed_client" / "sync.py"
+        text = source.read_text("utf-8")
+        self.assertEqual(text.count(KEEPS), 1)
+        source.write_text(text.replace(KEEPS, ""), "utf-8")
+        other = [sys.executable, str(folder / "conformance" / "drivers" / "python_driver.py")]
+        self.assertRaises(ScenarioFailed, self.run_with, other, range(2, 8))
+
+    def test_pairs(self) -> None:
+        """Twenty seeds have each pair of five clients once, in both orders."""
+        found = pairs(["a", "b", "c", "d", "e"])
+        self.assertEqual((len(found), len(set(found)), pairs(["a"])), (20, 20, [("a", "a")]))
+        self.assertFalse([pair for pair in found if pair[0] == pair[1]])
