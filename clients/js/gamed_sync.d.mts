@@ -105,7 +105,11 @@ export class Sync {
     get playerId(): string;
     /** The error of the last round; null if it succeeded: for a display that says "offline". */
     get problem(): GamedError | null;
-    /** @deprecated The older name of `problem`; it works until 1.0. */
+    /**
+     * Read `problem`.
+     *
+     * @deprecated The older name of `problem`; it works until 1.0.
+     */
     get trouble(): GamedError | null;
     /**
      * Call `run` until `close`; a GamedError that ends it earlier is in `problem`. After such an end call it again, once
@@ -257,8 +261,8 @@ export class Sync {
      */
     pump(options?: RequestOptions): Promise<Status[]>;
     /**
-     * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until a retry
-     * succeeds.
+     * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until
+     * a retry succeeds.
      *
      * @overload
      * @param {(status: Status) => unknown} [changed] called with each status that has changed

@@ -1086,7 +1086,11 @@ export class Sync {
     return this.#problem
   }
 
-  /** @deprecated The older name of `problem`; it works until 1.0. */
+  /**
+   * Read `problem`.
+   *
+   * @deprecated The older name of `problem`; it works until 1.0.
+   */
   get trouble() {
     return this.#problem
   }
@@ -1745,8 +1749,8 @@ export class Sync {
   }
 
   /**
-   * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until a retry
-   * succeeds.
+   * Call `send` whenever a change is pending here or at the server. Errors that waiting can end are in `problem` until
+   * a retry succeeds.
    *
    * @overload
    * @param {(status: Status) => unknown} [changed] called with each status that has changed
