@@ -158,7 +158,7 @@ class OneFolder(SynchronousTestCase):
         self.assertEqual(imported - sys.stdlib_module_names - {"__future__"}, {"segno"})
 
     def test_first_file(self) -> None:
-        """What is loaded first imports the others inside functions: a game may leave them out."""
+        """The first file imports the others inside functions: a game may leave them out."""
         loaded = [node for node in self.trees["__init__.py"].body if isinstance(node, ast.ImportFrom)]
         self.assertEqual({node.level for node in loaded}, {0})
 
@@ -200,8 +200,8 @@ class OlderNames(SynchronousTestCase):
                     f"print(one is two is again is package.{name}, [str(each.message) for each in caught])\n"
                     "print([each.category.__name__ for each in caught], one.__name__)\n"
                 )
-                told = f"gamed_{name} is gamed_client.{name} now; this name works until 1.0."
-                self.assertEqual(printed, [f"True {[told]}", f"['DeprecationWarning'] gamed_client.{name}"])
+                text = f"gamed_{name} is gamed_client.{name} now; this name works until 1.0."
+                self.assertEqual(printed, [f"True {[text]}", f"['DeprecationWarning'] gamed_client.{name}"])
 
     def test_place_of_the_warning(self) -> None:
         """The warning names the line of the game, so that a program's own file shows it."""
