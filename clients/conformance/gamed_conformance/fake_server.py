@@ -219,7 +219,7 @@ class FakeServer:
         end = time.monotonic() + LIMIT_SECONDS
         with self._changed:
             while not {name, "*"} & self._held and time.monotonic() < end:
-                if select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
+                if select.select([connection], [], [], 0)[0] and _is_closed(connection):
                     self.given_up.append(request.line)
                     self._changed.notify_all()
                     raise Torn
@@ -254,3 +254,11 @@ class FakeServer:
         if request.path.startswith("/auth/") and self.service.base.encode() in answer.body:
             return answer.with_body(answer.body.replace(self.service.base.encode(), self.origin.encode()))
         return answer
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Return whether the client has closed the connection, in order or by a reset."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:
+        return True

@@ -5,8 +5,8 @@ from shutil import copytree
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from clients.conformance.tests import test_python
 from clients.conformance.tests.helpers import CLIENTS, ScenarioFailed, World, in_memory, lender
-from clients.conformance.tests.test_python import DRIVERS, Python
 from tests.support.folders import unused_path
 
 from gamed_conformance.histories import pairs, run_histories  # isort: skip  (the helpers set its path)
@@ -19,12 +19,12 @@ class HistoryTests(SynchronousTestCase):
     def run_with(self, other: list[str], seeds: range) -> list[tuple[int, tuple[str, str]]]:
         world = World([], lender=lender(), parent=in_memory())
         self.addCleanup(world.close)
-        drivers = {"python": Python.driver(), "other": other}
+        drivers = {"python": test_python.Python.driver(), "other": other}
         return list(run_histories(world, drivers, seeds, steps=20, kills=2))
 
     def test_passes(self) -> None:
         """The client and its asyncio face share saves through kills, in both orders."""
-        other = [sys.executable, str(DRIVERS / "asyncio_driver.py")]
+        other = [sys.executable, str(test_python.DRIVERS / "asyncio_driver.py")]
         done = self.run_with(other, range(2, 4))
         self.assertEqual(done, [(2, ("python", "other")), (3, ("other", "python"))])
 
@@ -32,7 +32,7 @@ class HistoryTests(SynchronousTestCase):
         """A client that keeps its records in memory only is found by a kill."""
         folder = unused_path(self) / "clients"
         copytree(CLIENTS / "python", folder / "python")
-        copytree(DRIVERS, folder / "conformance" / "drivers")
+        copytree(test_python.DRIVERS, folder / "conformance" / "drivers")
         source = folder / "python" / "gamed_client" / "sync.py"
         text = source.read_text("utf-8")
         self.assertEqual(text.count(KEEPS), 1)
