@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from inspect import signature
-from shutil import copytree
+from shutil import copytree, rmtree
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -90,6 +90,18 @@ class GameTests(SynchronousTestCase):
         self.server.start()
         self.assertEqual(game.read_text(), text)
         self.assertEqual(self.plays("desk"), ("Level 3", ""))
+
+    def test_never_listed(self) -> None:
+        """A signed-in player whose device never had a list begins a new game without a network, and keeps it."""
+        self.plays("desk", self.window("create"))
+        rmtree(self.folder / "desk" / "mygame" / "sync")
+        self.server.kill()
+        try:
+            level, said = self.plays("desk")
+            again, _ = self.plays("desk")
+        finally:
+            self.server.start()
+        self.assertEqual((level, again, "does not answer" in said), ("Level 1", "Level 1", True))
 
     def test_never_online(self) -> None:
         """A first start without the server ends with a text for the player."""
