@@ -92,7 +92,7 @@ class GameTests(SynchronousTestCase):
         self.assertEqual(self.plays("desk"), ("Level 3", ""))
 
     def test_never_listed(self) -> None:
-        """A signed-in player whose device never had a list begins a new game without a network, and keeps it."""
+        """A signed-in player whose device never had a list begins a new game without a network, and goes on with it."""
         self.plays("desk", self.window("create"))
         rmtree(self.folder / "desk" / "mygame" / "sync")
         self.server.kill()
@@ -101,7 +101,7 @@ class GameTests(SynchronousTestCase):
             again, _ = self.plays("desk")
         finally:
             self.server.start()
-        self.assertEqual((level, again, "does not answer" in said), ("Level 1", "Level 1", True))
+        self.assertEqual((level, again, "does not answer" in said), ("Level 1", "Level 2", True))
 
     def test_never_online(self) -> None:
         """A first start without the server ends with a text for the player."""
