@@ -187,8 +187,7 @@ class InvalidProof(GamedError):
 
     @property
     def attempts_left(self) -> int:
-        left = self.problem.get("attempts_left")
-        return left if isinstance(left, int) else 0
+        return left if isinstance(left := self.problem.get("attempts_left"), int) else 0
 
 
 class NotFound(GamedError):
@@ -225,8 +224,7 @@ class Conflict(GamedError):
     @property
     def slots(self) -> list[SlotConflict]:
         """The sides of each slot whose base did not match; empty unless from `commit`."""
-        listed = self.problem.get("conflicts")
-        found = listed if isinstance(listed, list) else []
+        found = listed if isinstance(listed := self.problem.get("conflicts"), list) else []
         return [SlotConflict.of(entry) for entry in found if isinstance(entry, dict)]
 
 
@@ -1399,8 +1397,7 @@ class ExportFile:
         else:
             self._file.seek(0)
             self._file.truncate()
-            tag = response.headers.get("ETag", "")
-            self._tag = tag if _ETAG.fullmatch(tag) else None
+            self._tag = tag if _ETAG.fullmatch(tag := response.headers.get("ETag", "")) else None
 
     def _checked(self, digest: str) -> int:
         size = self._file.tell()

@@ -1676,5 +1676,4 @@ def _watch(mirror: Mirror, keep: str | None) -> None:
 
 
 def _as_json(status: Status) -> dict[str, Any]:
-    value = asdict(replace(status, problem=None))
-    return {**value, "problem": status.problem.code if status.problem else None}
+    return {**asdict(replace(status, problem=None)), "problem": status.problem.code if status.problem else None}
