@@ -7,6 +7,8 @@ from gamed.account import views
 from gamed.account.browser import NotSignedIn, SignedIn
 from gamed.account.guard import browser_name, require_own_site
 from gamed.account.responder import (
+    AGAIN_LEAD,
+    AGAIN_TITLE,
     SIGN_IN_LEAD,
     TITLE,
     AccountResponder,
@@ -14,6 +16,7 @@ from gamed.account.responder import (
     problem_page,
     saves_place,
 )
+from gamed.account.return_rules import NEW_PASSKEY, AccountReturn
 from gamed.account.views import BEFORE, HOME
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -24,6 +27,7 @@ from gamed.http.request import Request
 from gamed.http.streaming import send_part
 from gamed.login.browser import InProgress
 from gamed.login.csrf import require_top_level_navigation
+from gamed.login.errors import ReauthenticationRequired
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.views import FormFeedback
@@ -120,6 +124,19 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                 request.setHeader("Retry-After", str(e.retry_after))
             feedback = FormFeedback(e.error, e.retry_after)
             return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+
+    @app.route("/auth/account/signed-up/<string:login_id>", methods=["POST"])
+    async def go_on_from_sign_up(self, request: Request, login_id: str) -> bytes:
+        """Lead from the end of a sign-up to the page that makes a passkey: the password was typed a moment ago."""
+        await self.responder.services.sign_in.count_request(request.head.address)
+        browser, _ = self.responder.guard.browsers.form(request, login_id)
+        form = SignInForm("", browser, request.head.address, request_id=request.request_id)
+        beginning = self.responder.services.sign_in.after_sign_up(form, login_id)
+        try:
+            return self.responder.pages.redirect(request, await self.responder.run(beginning))
+        except ReauthenticationRequired:
+            back = AccountReturn(NEW_PASSKEY, self.responder.pages.now_ms())
+            return self.responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
 
     @app.route("/auth/account/passkeys/new", methods=["GET"])
     async def show_new_passkey(self, request: Request) -> bytes:

@@ -92,7 +92,12 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             sign_in=services.sign_in,
         )
         resets = ResetService(
-            context=context, store=links, logins=login.store, passwords=login.passwords, revoked=self.revoked
+            context=context,
+            store=links,
+            logins=login.store,
+            passwords=login.passwords,
+            passkeys=login.passkeys.passkeys,
+            revoked=self.revoked,
         )
         return (
             HomeRoutes(pages=pages),

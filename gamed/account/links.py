@@ -15,6 +15,7 @@ from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
+from gamed.passkeys.service import PasskeyService
 from gamed.players.errors import LinkEnded, NameMalformed, NameTaken, OwnInviteUsed
 from gamed.players.names import LOCAL, new_player_id, parse_name
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
@@ -97,6 +98,7 @@ class ResetService(Component, frozen=True, kw_only=True):
     store: LinkStore
     logins: LoginStore
     passwords: PasswordAuthenticator
+    passkeys: PasskeyService
     revoked: RevocationListener
 
     async def open(self, token: str, address: str) -> str:
@@ -104,18 +106,21 @@ class ResetService(Component, frozen=True, kw_only=True):
         await _count(self.context, self.logins, b"entry", address)
         return (await self.store.open_reset_link(token, self.context.now_ms())).name or ""
 
-    async def set_password(self, form: SignInForm) -> None:
+    async def set_password(self, form: SignInForm) -> bool:
         """Set the password and end everything that `gamed players password` ends.
 
-        Do not cancel this. Raise SignInRejected, which leaves the link open.
+        Return whether the player has passkeys, which still work. Do not cancel this. Raise SignInRejected, which leaves
+        the link open.
         """
         context = self.context
         await _count(context, self.logins, b"departure", form.address)
-        await self.store.open_reset_link(form.token, context.now_ms())
+        named = await self.store.open_reset_link(form.token, context.now_ms())
+        passkeys = await self.passkeys.has_usable(named.player.player_id)
         password = await self.passwords.hash_new(form.password)
         player_id = await self.store.reset_password(PasswordReset(form.token, password), context.now_ms())
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
         self.revoked(player_id)
+        return passkeys
 
 
 async def _count(context: LoginContext, logins: LoginStore, purpose: bytes, address: str) -> None:

@@ -32,6 +32,11 @@ NOTICES: Mapping[str, Text] = {
         "The passkey is removed and cannot sign in as you any more. Games and browsers that used it are signed out."
     ),
     "password": text("Your password is changed. Every game and every other browser is signed out."),
+    "password-passkeys": text(
+        "Your password is changed. Every game and every other browser is signed out. Your passkeys still work; remove"
+        " those you do not know."
+    ),
+    "invited": text("Your account is ready. You can add a passkey to it, and sign in without the password then."),
 }
 
 # What happened

@@ -452,9 +452,12 @@ def reset_page(view: LinkView, account_name: str, feedback: FormFeedback | None 
     return page("reset", view=view, path=f"{RESET}/{view.token}", account_name=account_name, feedback=feedback)
 
 
-def reset_done_page() -> Page:
-    lead = text("You are signed out everywhere. Sign in again from the game, or open your account.")
-    return message(text("Your new password is set"), lead, sign="done", ways=(Way(text("Open your account"), HOME),))
+def reset_done_page(*, passkeys: bool = False) -> Page:
+    """Return the page; `passkeys`: the player has some, which a new password does not end."""
+    lines = [text("You are signed out everywhere. Sign in again from the game, or open your account.")]
+    if passkeys:
+        lines.append(text("Your passkeys still work. Open your account and remove those you do not know."))
+    return message(text("Your new password is set"), *lines, sign="done", ways=(Way(text("Open your account"), HOME),))
 
 
 def link_failure_page(sentence: Text, *, account: bool = False) -> Page:

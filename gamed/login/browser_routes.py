@@ -4,6 +4,7 @@ See docs/protocol.md: Signing in.
 """
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlencode
 
 from gamed.config.model import Registration
@@ -241,6 +242,8 @@ class CallbackRoutes(Component, frozen=True, kw_only=True):
 
 
 WORKING_SECONDS = 1
+LATER: Final = "later"
+"""The member of the result page's query with which it offers no passkey."""
 
 
 class ResultRoutes(Component, frozen=True, kw_only=True):
@@ -253,14 +256,25 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
     results: ResultService
     labels: Mapping[str, str]
     newcomers: NewcomerService
+    passkeys: PasskeyAuthenticator
     pages: PageResponder
 
     @app.route("/auth/login/done", methods=["GET"])
     async def show_result(self, request: Request) -> bytes:
         require_top_level_navigation(request)
-        login_id = read_query(request).get("login_id", "")
+        query = read_query(request)
+        login_id = query.get("login_id", "")
         shown = await self.results.get(login_id, self.pages.guard.browser(request))
         request.locale, result = shown.locale, shown.result
+        if (
+            isinstance(result, Finished)
+            and result.signed_in
+            and not result.linked
+            and result.player is None
+            and LATER not in query
+            and await self.passkeys.offered_to(login_id) is not None
+        ):
+            return self._offer_page(request, login_id, result)
         asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
         return self._page(request, result, await self.newcomers.of_result(login_id) if asks else None)
 
@@ -308,6 +322,13 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         if result.player is not None:
             return views.adopted_page(self.labels[result.provider], result.player)
         return views.back_page() if result.signed_in else views.waiting_page()
+
+    def _offer_page(self, request: Request, login_id: str, result: Finished) -> bytes:
+        if not result.final:
+            request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
+        form = self.pages.guard.field(self.pages.guard.cookie_or_new(request), login_id)
+        later = f"{self.pages.result_url(login_id)}&{LATER}=yes"
+        return self.pages.page(request, 200, views.offer_page(form, login_id, later))
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""

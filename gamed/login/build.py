@@ -111,7 +111,9 @@ class LoginComponents(Struct, kw_only=True, eq=False):
             ),
             QrRoutes(authorize=self.authorize, base_url=pages.base_url, tasks=pages.tasks, drawing=self.drawing),
             CallbackRoutes(callbacks=self.callbacks, pages=pages),
-            ResultRoutes(results=self.results, labels=self.labels, newcomers=newcomers, pages=pages),
+            ResultRoutes(
+                results=self.results, labels=self.labels, newcomers=newcomers, passkeys=self.passkeys, pages=pages
+            ),
             LanguageRoutes(pages=pages),
             LookRoutes(mark=pages.mark),
         )

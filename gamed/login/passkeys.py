@@ -15,6 +15,7 @@ from gamed.passkeys.errors import PasskeyRefused
 from gamed.passkeys.model import PASSKEY, PasskeyPrompt
 from gamed.passkeys.service import PasskeyService
 from gamed.rate_limit import RateLimit, RateLimited
+from gamed.sessions.credentials import RECENT_MS
 from gamed.structs import Component
 
 
@@ -38,6 +39,22 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
     def prompt(self, row: str) -> PasskeyPrompt | None:
         """Return the parts of a page; None where browsers allow no passkeys."""
         return self.passkeys.sign_in_prompt(row)
+
+    async def offered_to(self, login_id: str) -> str | None:
+        """Return the player to whom the end of a login offers a passkey; None if it offers none.
+
+        The game has the sign-in already, so nothing waits for the answer. The player has a local account that this
+        login made, is without a passkey, and typed the password so recently that no other sign-in is asked for.
+        """
+        if self.passkeys.site is None:
+            return None
+        created = await self.store.created_player(login_id)
+        if created is None or created.name is None:
+            return None
+        player = created.player
+        if self.context.now_ms() - player.created_ms > RECENT_MS or await self.passkeys.has_usable(player.player_id):
+            return None
+        return player.player_id
 
     async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> PasskeyAccount:
         """Return the player of the passkey; raise SignInRejected. Do not cancel this."""

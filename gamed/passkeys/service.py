@@ -158,6 +158,10 @@ class PasskeyService(Component, frozen=True, kw_only=True):
         """Return whether any player has a passkey; raise DatabaseError."""
         return await self.store.exist()
 
+    async def has_usable(self, player_id: str) -> bool:
+        """Return whether the player has a passkey that can be used at this address."""
+        return self.site is not None and any(each.rp_id == self.site.rp_id for each in await self.store.list(player_id))
+
     async def list(self, caller: AuthenticatedSession) -> Sequence[Passkey]:
         """Return the caller's passkeys, the oldest first."""
         return await self.store.list(caller.player_id)

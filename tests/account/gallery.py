@@ -192,6 +192,7 @@ def of_links() -> Iterator[Shown]:
     yield Shown.of("reset", views.reset_page(LINK, "Anna"))
     yield Shown.of("reset refused", views.reset_page(LINK, "W" * 32, short), LONG)
     yield Shown.of("reset done", views.reset_done_page())
+    yield Shown.of("reset done beside passkeys", views.reset_done_page(passkeys=True))
     yield Shown.of("link over", views.link_failure_page(sentences.LINK_OVER))
     yield Shown.of("link over with an account", views.link_failure_page(sentences.INVITE_USED, account=True))
 
