@@ -19,6 +19,24 @@ AUTHENTICATOR = {
 NO_AUTOFILL = "PublicKeyCredential.isConditionalMediationAvailable = undefined"
 """Lets a browser offer passkeys by the button alone: its authenticator is touched as soon as any page asks."""
 
+SIGN = """async ([text, rpId]) => {
+    const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0));
+    const base64url = (raw) => btoa(String.fromCharCode(...new Uint8Array(raw)))
+        .replace(/[+]/g, '-').replace(/[/]/g, '_').replace(/=+$/, '');
+    const challenge = bytes(JSON.parse(text).publicKey.challenge);
+    const made = await navigator.credentials.get({publicKey: {challenge, rpId, userVerification: 'required'}});
+    const {clientDataJSON, authenticatorData, signature, userHandle} = made.response;
+    return {credential_id: base64url(made.rawId), client_data: base64url(clientDataJSON),
+        authenticator_data: base64url(authenticatorData), signature: base64url(signature),
+        user_handle: base64url(userHandle)};
+}"""
+"""The script of a page that lets the device sign a challenge."""
+SEND = """(fields) => {
+    const form = document.getElementById('passkey');
+    for (const [name, value] of Object.entries(fields)) form.elements[name].value = value;
+    form.submit();
+}"""
+
 
 class PasskeyWalk(ServiceCase):
     """A server at `http://localhost`, where browsers allow passkeys without https, and a player's browser."""
@@ -123,9 +141,59 @@ class PasskeyWalk(ServiceCase):
         handles = {self.credentials(each)[0]["userHandle"] for each in (self.device, second)}
         self.assertEqual(len(handles), 1)
 
+    def test_offer(self) -> None:
+        """The end of a sign-up leads to a passkey without another password, or past it by one press."""
+        for number, press in enumerate(("Add a passkey", "Not now")):
+            window, login = self.browser, self.start()
+            window.open(f"{login['login_url']}/create")
+            window.create_account(f"cleo{number}", PASSWORD)
+            window.wait_for("Type this code")
+            code = window.step(lambda page: page.inner_text(".code"))
+            self.assertEqual(self.collect(login, finish_code=code).json["status"], "complete")
+            window.wait_for("Sign in without a password next time?")
+            self.press(press, "Name of the passkey" if number == 0 else "You can go back to the game")
+        self.assertFalse(window.step(lambda page: page.get_by_text("Add a passkey").count()))
+
     def test_wrong_site(self) -> None:
-        """The page of another origin is refused the passkeys of this one by the browser."""
+        """A page of another port or host that passes our challenge on signs nobody in with what the device signs.
+
+        On the same host the browser signs for any port; for another host a device has a copy of the same key. The same
+        page at our own origin gets in, so that the way of the response is no reason for the refusals.
+        """
         self.sign_in()
         self.add()
-        self.browser.open(f"http://127.0.0.1:{self.service.port}/auth/account")
-        self.assertNotIn("passkey", self.browser.text)
+        [credential] = self.credentials(self.device)
+        port, refused = self.service.port, "That passkey was not accepted"
+        self.relay(f"http://localhost:{port % 60000 + 1024}", "localhost", refused)
+        self.relay(self.service.base, "localhost", f"Hello, {NAME}")
+        self.devtool("removeVirtualAuthenticator", authenticatorId=self.device)
+        copied = {**credential, "rpId": "evil.localhost", "signCount": 9}
+        self.devtool("addCredential", authenticatorId=self.new_device(), credential=copied)
+        self.relay(f"http://evil.localhost:{port}", "evil.localhost", refused)
+        self.assertEqual(self.service.text().count("outcome=passkey_other_origin"), 2)
+
+    def relay(self, origin: str, rp_id: str, then: str) -> None:
+        """Let a thief show a page of this origin to the player, and send what the device signs there."""
+        thief = self.window()
+        thief.open(self.home)
+        self.pass_on(self.signed_at(origin, rp_id, thief), thief, then)
+
+    def signed_at(self, origin: str, rp_id: str, thief: Window) -> dict[str, str]:
+        """Return what the device signs on a page of this origin for the challenge on the thief's page."""
+        options = thief.step(lambda page: page.get_attribute("#passkey", "data-options"))
+
+        def step(page: Page) -> dict[str, str]:
+            page.route(f"{origin}/relay", lambda route: route.fulfill(body="<p>", content_type="text/html"))
+            page.goto(f"{origin}/relay")
+            return dict(page.evaluate(SIGN, [options, rp_id]))
+
+        return self.browser.step(step)
+
+    def pass_on(self, fields: dict[str, str], thief: Window, then: str) -> None:
+        """Send the thief's form with these fields, and wait for the words."""
+
+        def step(page: Page) -> None:
+            page.evaluate(SEND, fields)
+            page.get_by_text(then).first.wait_for()
+
+        thief.step(step)
