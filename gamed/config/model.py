@@ -76,6 +76,8 @@ class Preset(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     issuer: str | None = None
     endpoints: Mapping[str, str] = {}
+    metadata: Mapping[str, object] = {}
+    """The discovery document of `issuer`, where the provider documents its endpoints instead of that document."""
     subject_field: str | None = None
     fixed_scopes: bool = False
     """True if the file may not change `scopes`."""

@@ -34,6 +34,7 @@ HINTS = {"client_secret": NEVER_HERE.format(what="secret", member="client_secret
 _PATHS = "login session sessions identities config player account errors providers invite reset owner"
 RESERVED = frozenset(_PATHS.split()) | {"local", "passkey"}
 """Names of other paths below /auth/, and the values of `provider` for passwords and passkeys."""
+LOCAL = ("localhost", "127.0.0.1", "::1")
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 _SHORT_ID = compile(r"[A-Z0-9]{10}", ASCII)
@@ -116,6 +117,14 @@ APPLE = Preset(
     # documents neither `prompt` nor `max_age` (Apple: Request an authorization), so that it cannot be asked again.
     ("openid",),
     "https://appleid.apple.com",
+    # Apple documents these three, and no discovery document: the one that is there named another issuer in June 2025.
+    metadata={
+        "issuer": "https://appleid.apple.com",
+        "authorization_endpoint": "https://appleid.apple.com/auth/authorize",
+        "token_endpoint": "https://appleid.apple.com/auth/token",
+        "jwks_uri": "https://appleid.apple.com/auth/keys",
+        "token_endpoint_auth_methods_supported": ["client_secret_post"],
+    },
     fixed_scopes=True,
     authorization_parameters={"response_mode": "query"},
     algorithms=("RS256",),
@@ -196,15 +205,21 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         subject_field=_subject_field(section, preset),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
         **signed,
-        reauthentication=section.value("reauthentication", choice(Reauthentication), None),
+        reauthentication=_reauthentication(section, preset),
     )
     return provider if client_id and (secret or sources is None) else None
 
 
 def _openid2_provider(name: str, section: ObjectReader, preset: Preset) -> Provider:
-    """Return a provider without a registration; only its label and, for an emulation, its endpoint can be set."""
+    """Return a provider without a registration; only its label and, for an emulation, its endpoint can be set.
+
+    The endpoint is a part of each identity: with another one all players would be new ones.
+    """
     for member in (member for member in MEMBERS if member in section and member not in OPENID2_MEMBERS):
         section.problem(member, "not for OpenID 2.0, where nothing is registered; leave it out")
+    endpoint = section.value("authorization_endpoint", _endpoint, preset.endpoints["authorization_endpoint"])
+    if endpoint not in (None, *preset.endpoints.values()) and urlsplit(endpoint).hostname not in LOCAL:
+        section.problem("authorization_endpoint", f"only for a test of {preset.label} on this machine; leave it out")
     return Provider(
         name=name,
         preset=preset,
@@ -212,9 +227,7 @@ def _openid2_provider(name: str, section: ObjectReader, preset: Preset) -> Provi
         client_secret=Secret(b""),
         label=section.value("label", plain_text(32), preset.label) or name,
         scopes=(),
-        authorization_endpoint=section.value(
-            "authorization_endpoint", _endpoint, preset.endpoints["authorization_endpoint"]
-        ),
+        authorization_endpoint=endpoint,
     )
 
 
@@ -258,6 +271,15 @@ def _subject_field(section: ObjectReader, preset: Preset) -> str | None:
     found = section.value("subject_field", field_name, preset.subject_field)
     if preset.subject_field is not None and found not in (None, preset.subject_field):
         section.problem("subject_field", f'only "{preset.subject_field}" identifies an account here; leave it out')
+    return found
+
+
+def _reauthentication(section: ObjectReader, preset: Preset) -> Reauthentication | None:
+    """Return how the provider asks again; a preset that ignores the request must not count as one that does."""
+    found = section.value("reauthentication", choice(Reauthentication), None)
+    known = preset.protocol is ProviderProtocol.OIDC and preset.label is not None
+    if known and preset.reauthentication is Reauthentication.NONE and found not in (None, Reauthentication.NONE):
+        section.problem("reauthentication", f"{preset.label} cannot be made to ask again; leave it out")
     return found
 
 

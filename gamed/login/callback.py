@@ -97,7 +97,7 @@ class CallbackService(Component, frozen=True, kw_only=True):
 
     async def _decide(self, callback: CallbackParameters, browser: Index | None) -> CallbackDecision:
         provider = self.access.providers.get(callback.provider)
-        issuer = None if provider is None else provider.issuer
+        issuer = None if provider is None else provider.issuer_for(callback.iss)
         now_ms, instance_id = self.context.now_ms(), self.context.instance_id
         context = CallbackContext(browser, provider is not None, issuer, now_ms, instance_id)
         return await self.store.consume_attempt(

@@ -134,9 +134,11 @@ class IdentityProvider(Protocol):
     def uses_assertion(self) -> bool:
         """Return whether the callback has a signed assertion in the place of a code (OpenID 2.0)."""
 
-    @property
-    def issuer(self) -> str | None:
-        """Return the issuer that a callback's `iss` must equal byte for byte, or None for OAuth 2.0."""
+    def issuer_for(self, iss: str | None) -> str | None:
+        """Return the issuer that this `iss` of a callback must equal byte for byte, or None for OAuth 2.0.
+
+        Where each tenant has an issuer, that of any tenant is right; the ID token says which one signed in.
+        """
 
     def require_available(self) -> None:
         """Raise ProviderUnavailable while the circuit breaker is open."""

@@ -34,6 +34,8 @@ class Metadata(Struct, frozen=True):
     iss_promised: bool
     auth_time: bool
     """ID tokens have `auth_time` if `max_age` is sent."""
+    cloud: str | None = None
+    """Microsoft's `cloud_instance_name`: a key of another of its clouds is for no token of this one."""
 
 
 def metadata_url(issuer: str) -> str:
@@ -68,7 +70,16 @@ def validate_metadata(
         basic_auth=_uses_basic(document),
         iss_promised=document.get("authorization_response_iss_parameter_supported") is True,
         auth_time="auth_time" in (_string_list(document, "claims_supported") or ()),
+        cloud=text_of(document, "cloud_instance_name"),
     )
+
+
+def known_metadata(settings: Provider) -> Metadata | None:
+    """Return the metadata that the preset has for its own issuer; None where they are fetched."""
+    preset = settings.preset
+    if not preset.metadata or settings.issuer != preset.issuer:
+        return None
+    return validate_metadata(preset.metadata, preset.issuer or "", preset.algorithms)
 
 
 _PLACEHOLDER = "{tenantid}"
@@ -133,6 +144,12 @@ def _offers(document: Mapping[str, object], name: str, wanted: tuple[str, ...], 
     if not found:
         raise ProviderMisconfigured(f"discovery: this provider does not offer {description} ({name})")
     return found
+
+
+def text_of(document: Mapping[str, object], name: str) -> str | None:
+    """Return a member that is text, else None."""
+    value = document.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _string_list(document: Mapping[str, object], name: str) -> list[str] | None:

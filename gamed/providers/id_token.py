@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from gamed.crypto import Secret, base64url
 from gamed.providers.base import ProviderError, ServerClockSkew
-from gamed.providers.discovery import tenant_of
+from gamed.providers.discovery import tenant_of, text_of
 from gamed.providers.messages import MAX_DEPTH
 from gamed.strict_json import JsonMalformed, parse_object
 from gamed.structs import redacts
@@ -45,6 +45,8 @@ class SigningKey(Struct, frozen=True):
     key: Key
     issuer: str | None = None
     """The issuer for whose tokens the key is, or the template of them; only a provider with tenants has it."""
+    cloud: str | None = None
+    """The cloud for whose tokens the key is (see gamed.providers.discovery.Metadata)."""
 
 
 def validate_keys(document: Mapping[str, object]) -> tuple[SigningKey, ...]:
@@ -80,19 +82,15 @@ def _validate_key(value: object) -> SigningKey | None:
     kid = value.get("kid")  # without one the key serves a provider that has only this key
     if kid is not None and not isinstance(kid, str):
         return None
+    limits = text_of(value, "issuer"), text_of(value, "cloud_instance_name")
     try:
         if value.get("kty") == "RSA" and value.get("alg") in (None, "RS256"):
-            return SigningKey(kid, "RS256", _rsa(value), _key_issuer(value))
+            return SigningKey(kid, "RS256", _rsa(value), *limits)
         if value.get("kty") == "EC" and value.get("alg") in (None, "ES256") and value.get("crv") == "P-256":
-            return SigningKey(kid, "ES256", _ec(value), _key_issuer(value))
+            return SigningKey(kid, "ES256", _ec(value), *limits)
     except (JoseError, ValueError):
         pass
     return None
-
-
-def _key_issuer(key: Mapping[str, object]) -> str | None:
-    issuer = key.get("issuer")
-    return issuer if isinstance(issuer, str) else None
 
 
 def _verifies_signatures(key: Mapping[str, object]) -> bool:
@@ -199,20 +197,27 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
     return openid_subject(claims.get("sub"))
 
 
-def validate_tenant(claims: Mapping[str, object], issuer: str, key: SigningKey, template: str) -> str:
+def validate_tenant(
+    claims: Mapping[str, object], issuer: str, cloud: str | None, key: SigningKey, template: str
+) -> str:
     """Return the tenant whose issuer a token has, a GUID; raise ProviderError.
 
-    `issuer` is that of the metadata: of one tenant, or the template. A key of one tenant is for no other's tokens: a
-    key of personal accounts must not sign for an organization (Microsoft: Access tokens, Validate the issuer).
+    `issuer` and `cloud` are those of the metadata: of one tenant, or the template. A key of one tenant is for no
+    other's tokens: a key of personal accounts must not sign for an organization (Microsoft: Access tokens, Validate the
+    issuer).
     """
     iss = claims.get("iss")
     tenant = tenant_of(iss, template)
     if tenant is None or issuer not in (template, iss):
         raise ProviderError("ID token: iss is another issuer")
-    if claims.get("tid", tenant) != tenant:  # absent where the scope `profile` is needed for it
+    # `iss` is signed and names the tenant already; a token without `tid`, which Microsoft's documentation once bound to
+    # the scope `profile`, is as good.
+    if claims.get("tid", tenant) != tenant:
         raise ProviderError("ID token: tid is not the tenant of iss")
     if key.issuer not in (template, iss):
         raise ProviderError("ID token: signed with a key that is for another issuer")
+    if None not in (key.cloud, cloud) and key.cloud != cloud:  # the keys of all clouds are in one set
+        raise ProviderError("ID token: signed with a key that is for another cloud")
     return tenant
 
 

@@ -28,7 +28,6 @@ class OAuth2Provider:
 
     uses_nonce = False
     uses_assertion = False
-    issuer = None
 
     def __init__(self, settings: Provider, client: ProviderHttpClient, breaker: CircuitBreaker) -> None:
         self.name = settings.name
@@ -43,6 +42,9 @@ class OAuth2Provider:
         self._namespace = identity_namespace(settings)
         self._client = client
         self._breaker = breaker
+
+    def issuer_for(self, iss: str | None) -> None:
+        return None
 
     def require_available(self) -> None:
         self._breaker.require_closed()

@@ -25,7 +25,15 @@ from gamed.providers.base import (
 )
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import ProviderHttpClient
-from gamed.providers.discovery import Metadata, identity_namespace, identity_of, metadata_url, validate_metadata
+from gamed.providers.discovery import (
+    Metadata,
+    identity_namespace,
+    identity_of,
+    known_metadata,
+    metadata_url,
+    tenant_of,
+    validate_metadata,
+)
 from gamed.providers.document_cache import DocumentCache
 from gamed.providers.id_token import (
     SKEW_SECONDS,
@@ -90,10 +98,12 @@ class OidcProvider:
         self._metadata = DocumentCache(settings.name, "discovery", clock, self._fetch_metadata)
         self._keys = DocumentCache(settings.name, "jwks_uri", clock, self._fetch_keys)
 
-    @property
-    def issuer(self) -> str | None:
-        """Return the issuer; None with tenants, where the callback does not have the one of the configuration."""
-        return None if self._preset.tenants else self._issuer
+    def issuer_for(self, iss: str | None) -> str | None:
+        """Return the issuer; with tenants `iss` itself if it is that of one of them, else the template of all."""
+        if not self._preset.tenants:
+            return self._issuer
+        template = identity_namespace(self._settings).namespace
+        return template if tenant_of(iss, template) is None else iss
 
     def require_available(self) -> None:
         self._breaker.require_closed()
@@ -129,7 +139,7 @@ class OidcProvider:
         issuers, of_tenant = accepted_issuers(self._issuer), ""
         if self._preset.tenants:
             template = identity_namespace(self._settings).namespace
-            of_tenant = validate_tenant(claims, metadata.issuer, key, template) + "/"
+            of_tenant = validate_tenant(claims, metadata.issuer, metadata.cloud, key, template) + "/"
             issuers = frozenset({str(claims["iss"])})
         expected = ExpectedClaims(issuers, self._credentials.client_id, nonce, asked_ms if proves else None)
         subject = of_tenant + validate_claims(claims, expected, self._now_ms(), response.offset_ms)
@@ -163,6 +173,8 @@ class OidcProvider:
             return read_claims(token, newer), find_key(newer, token.algorithm, token.kid)
 
     async def _fetch_metadata(self) -> Metadata:
+        if (known := known_metadata(self._settings)) is not None:
+            return known
         request = document_request("discovery", metadata_url(self._issuer))
         response = await self._client.call(request, self._client.deadline())
         if response.status == 404:

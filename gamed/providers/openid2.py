@@ -43,7 +43,6 @@ class OpenId2Provider:
 
     uses_nonce = False
     uses_assertion = True
-    issuer = None
 
     def __init__(self, settings: Provider, client: ProviderHttpClient, breaker: CircuitBreaker, now_ms: Now) -> None:
         self.name = settings.name
@@ -53,6 +52,9 @@ class OpenId2Provider:
         self._client = client
         self._breaker = breaker
         self._now_ms = now_ms
+
+    def issuer_for(self, iss: str | None) -> None:
+        return None
 
     def require_available(self) -> None:
         self._breaker.require_closed()

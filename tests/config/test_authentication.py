@@ -513,6 +513,21 @@ class ProviderTests(SynchronousTestCase):
                 {**own, "issuer": "https://x.example", "reauthentication": "always"},
                 ['providers.x.reauthentication: expected "auth_time" or "prompt" or "none"'],
             ),
+            *(
+                (
+                    "google",
+                    {**own, "reauthentication": kind},
+                    ["providers.google.reauthentication: Google cannot be made to ask again; leave it out"],
+                )
+                for kind in ("prompt", "auth_time")
+            ),
+            ("google", {**own, "reauthentication": "none"}, []),
+            ("microsoft", {**own, "reauthentication": "auth_time"}, []),
+            (
+                "twitch",
+                {**own, "reauthentication": "prompt"},
+                ["providers.twitch.reauthentication: Twitch cannot be made to ask again; leave it out"],
+            ),
             (
                 "google",
                 {**own, "scopes": ["openid", "email"]},
@@ -606,6 +621,13 @@ class ProviderTests(SynchronousTestCase):
             changed(OAUTH, providers={"steam": {"authorization_endpoint": "http://steam.example/login"}})
         )
         self.assertTrue(complaint.startswith("providers.steam.authorization_endpoint: must begin with https://"))
+        for endpoint in ("https://steam.example/openid/login", "https://steamcommunity.com/openid/login/"):
+            self.assertEqual(
+                errors(changed(OAUTH, providers={"steam": {"authorization_endpoint": endpoint}})),
+                [
+                    "providers.steam.authorization_endpoint: only for a test of Steam on this machine; leave it out",
+                ],
+            )
 
     def test_apple(self) -> None:
         """Apple needs a key on P-256 with its names, and a public_url with https and a domain name."""

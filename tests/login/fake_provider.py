@@ -38,6 +38,9 @@ class FakeProvider(Struct, eq=False):
     def uses_assertion(self) -> bool:
         return False
 
+    def issuer_for(self, iss: str | None) -> str | None:
+        return self.issuer
+
     def require_available(self) -> None:
         if self.down is not None:
             raise self.down

@@ -51,7 +51,9 @@ class Call(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        return urlsplit(self.url).path
+        """Return the path; Apple's two, which its preset has, are those of the fake provider."""
+        path = urlsplit(self.url).path
+        return path.removeprefix("/auth") if path in ("/auth/token", "/auth/keys") else path
 
     @property
     def form(self) -> dict[str, str]:

@@ -92,7 +92,7 @@ class GoodPathTests(OidcCase):
         """The subject of the ID token, in the namespace of the configured issuer; the journey needs a nonce."""
         self.assertEqual(self.identity(), ExternalIdentity("oidc", ISSUER, "player-7"))
         self.assertTrue(self.fixture.provider.uses_nonce)
-        self.assertEqual(self.fixture.provider.issuer, ISSUER)
+        self.assertEqual(self.fixture.provider.issuer_for(None), ISSUER)
 
     @covers("1/16", "5/16")
     def test_what_is_sent(self) -> None:
@@ -178,6 +178,47 @@ class GoodPathTests(OidcCase):
         self.assertEqual((identity.namespace, identity.subject), (personal, str(self.fake.claims["sub"])))
         self.fake.claims |= {"iss": work, "tid": "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"}
         self.assertIn("iss is another issuer", str(self.failure()))
+
+    def test_cloud(self) -> None:
+        """A key of another of Microsoft's clouds, which are in the same set, signs for none of this one's accounts."""
+        personal = f"{MICROSOFT}/{PERSONAL}/v2.0"
+        self.fixture = openid("microsoft", f"{MICROSOFT}/consumers/v2.0")
+        self.fake = self.fixture.fake
+        self.fake.metadata |= {"issuer": personal, "cloud_instance_name": "microsoftonline.com"}
+        self.fake.claims |= {"iss": personal, "tid": PERSONAL}
+        clouds: list[dict[str, str]] = [{"cloud_instance_name": "microsoftonline.us"}]
+        template = {"issuer": f"{MICROSOFT}/{{tenantid}}/v2.0"}
+        self.fake.usual[KEYS] = lambda _: Reply.json({"keys": [{**RSA.public, **template, **clouds[0]}]})
+        self.assertIn("a key that is for another cloud", str(self.failure()))
+        for clouds[0] in ({"cloud_instance_name": "microsoftonline.com"}, {}):
+            self.fixture.clock.advance(2 * FRESH_SECONDS)
+            self.assertEqual(self.identity().namespace, personal)
+
+    def test_issuer_of_callback(self) -> None:
+        """With tenants a callback may name the issuer of any tenant, and no other."""
+        provider = openid("microsoft", f"{MICROSOFT}/common/v2.0").provider
+        template = f"{MICROSOFT}/{{tenantid}}/v2.0"
+        for tenant in (PERSONAL, "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"):
+            iss = f"{MICROSOFT}/{tenant}/v2.0"
+            self.assertEqual(provider.issuer_for(iss), iss)
+        for iss in (None, f"{MICROSOFT}/common/v2.0", f"https://evil.example/{PERSONAL}/v2.0", "https://id.example"):
+            self.assertEqual(provider.issuer_for(iss), template)
+        self.assertEqual(openid().provider.issuer_for("https://evil.example"), ISSUER)
+
+    def test_apple(self) -> None:
+        """Apple's endpoints are those that it documents: what its discovery document says changes nothing."""
+        names = {"team_id": "DEF123GHIJ", "key_id": "ABC123DEFG"}
+        pem = ECKey.generate_key("P-256").as_pem(private=True)
+        apple = openid("apple", "https://appleid.apple.com", **names)
+        self.fixture = ProviderFixture(apple.fake, replace(apple.settings, client_secret=Secret(pem)))
+        self.fake = self.fixture.fake
+        self.fake.metadata |= {"issuer": "https://account.apple.com", "token_endpoint": "https://account.apple.com/t"}
+        url = self.successResultOf(self.fixture.go()).url
+        self.assertTrue(url.startswith("https://appleid.apple.com/auth/authorize?response_mode=query&"), url)
+        self.assertEqual(self.identity(), ExternalIdentity("oidc", "https://appleid.apple.com", "player-7"))
+        asked = [call.url for call in self.fake.seen]
+        self.assertEqual(asked, ["https://appleid.apple.com/auth/token", "https://appleid.apple.com/auth/keys"])
+        self.assertEqual(self.fake.seen[0].form["client_id"], "client:7")
 
     def test_no_metadata_at_start(self) -> None:
         """Fetch metadata at the first sign-in; a provider that was down at the start works as soon as it is up."""

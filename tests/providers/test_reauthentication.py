@@ -49,8 +49,11 @@ class AskingTests(SynchronousTestCase):
         for fixture, prompt in ((google, "select_account"), (discord(), "consent"), (github(), "select_account")):
             for ask_again in (True, False):
                 self.assertEqual(self.asked(fixture, ask_again=ask_again), {"prompt": [prompt]})
-        for fixture in (generic(), openid("twitch", TWITCH), openid("apple", APPLE)):
-            self.assertEqual(self.asked(fixture), {})
+        self.assertEqual(self.asked(generic()), {})
+        for name, issuer in (("twitch", TWITCH), ("apple", APPLE)):
+            fixture = openid(name, issuer)
+            fixture.fake.metadata |= OFFERED  # type: ignore[attr-defined]
+            self.assertEqual(self.asked(fixture), {}, name)
         microsoft = openid("microsoft", f"{MICROSOFT}/common/v2.0")
         microsoft.fake.metadata |= OFFERED | {"issuer": f"{MICROSOFT}/{{tenantid}}/v2.0"}  # type: ignore[attr-defined]
         self.assertEqual(self.asked(microsoft), {"prompt": ["login"]})

@@ -28,7 +28,7 @@ from gamed.ops.machine_checks import facts
 from gamed.passkeys import tables as passkey_tables
 from gamed.passkeys.model import PasskeySite
 from gamed.providers.base import ProviderFailure
-from gamed.providers.discovery import metadata_url, validate_metadata
+from gamed.providers.discovery import known_metadata, metadata_url, validate_metadata
 from gamed.stores import open_store
 
 
@@ -143,8 +143,9 @@ def _is_local(data: Path) -> bool | None:
 
 def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Finding]:
     findings = [machine_checks.redirect_uri(config, provider.name, registered=bool(provider.client_id))]
-    where = provider.authorization_endpoint
-    if provider.issuer is not None:
+    known = known_metadata(provider)
+    where = provider.authorization_endpoint if known is None else known.authorization_endpoint
+    if provider.issuer is not None and known is None:
         answer = ask(metadata_url(provider.issuer))
         _add_offset(answer, offsets)
         findings.append(machine_checks.check_provider(provider.name, "discovery", answer))
