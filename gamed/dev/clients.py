@@ -7,6 +7,13 @@ from msgspec import Struct
 
 from gamed.crypto import Secret
 
+Answer = tuple[int, Mapping[str, object]]
+"""The status and the JSON of a response."""
+NOT_THE_CLIENT: Answer = (
+    401,
+    {"error": "invalid_client", "error_description": "unknown client or wrong client secret"},
+)
+
 
 class EmulatedProvider(Struct, frozen=True):
     """One of the providers, with its requirements for a client."""
@@ -29,6 +36,18 @@ class EmulatedProvider(Struct, frozen=True):
     """True if the client secret is a JWT that the client's private key signs."""
     form_only: bool = False
     """True if it takes the client secret in the form only."""
+    denial: str = "access_denied"
+    """The `error` of a callback after the person said no."""
+    unknown_client: Answer = NOT_THE_CLIENT
+    wrong_secret: Answer = NOT_THE_CLIENT
+    tokens: Mapping[str, object] = {}
+    """The members of its token response beside `access_token` and `id_token`."""
+    document: Mapping[str, object] = {}
+    """The members of its discovery document beside its addresses and those that all have."""
+
+    @property
+    def side(self) -> str:
+        return self.name.lower()
 
 
 DISCORD = EmulatedProvider(
@@ -37,16 +56,71 @@ DISCORD = EmulatedProvider(
     frozenset({"consent", "none"}),
     compile(r"DiscordBot \(https?://[^ ,]+, [^ )]+\).*", ASCII),
     openid=False,
+    tokens={"token_type": "Bearer", "expires_in": 604800, "refresh_token": "unused", "scope": "identify"},
 )
 GOOGLE = EmulatedProvider(
-    "Google", "openid", frozenset({"none", "consent", "select_account"}), None, openid=True, iss=True
+    "Google",
+    "openid",
+    frozenset({"none", "consent", "select_account"}),
+    None,
+    openid=True,
+    iss=True,
+    tokens={"expires_in": 3599, "scope": "openid", "token_type": "Bearer"},
+    document={
+        "response_modes_supported": ["query"],
+        "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        "claims_supported": ["aud", "exp", "iat", "iss", "sub"],
+        "code_challenge_methods_supported": ["S256"],
+        "grant_types_supported": ["authorization_code"],
+        "authorization_response_iss_parameter_supported": True,
+    },
 )
-GITHUB = EmulatedProvider("GitHub", "", frozenset({"select_account"}), None, openid=False, form_only=True)
+REFUSED_BY_GITHUB: Answer = (
+    200,
+    {
+        "error": "incorrect_client_credentials",
+        "error_description": "The client_id and/or client_secret passed are incorrect.",
+    },
+)
+GITHUB = EmulatedProvider(
+    "GitHub",
+    "",
+    frozenset({"select_account"}),
+    None,
+    openid=False,
+    form_only=True,
+    unknown_client=REFUSED_BY_GITHUB,
+    wrong_secret=REFUSED_BY_GITHUB,
+    tokens={"scope": "", "token_type": "bearer"},
+)
 TWITCH = EmulatedProvider(
-    "Twitch", "openid", frozenset(), None, openid=True, parameters={"force_verify": "true"}, form_only=True
+    "Twitch",
+    "openid",
+    frozenset(),
+    None,
+    openid=True,
+    parameters={"force_verify": "true"},
+    form_only=True,
+    unknown_client=(400, {"status": 400, "message": "invalid client"}),
+    wrong_secret=(403, {"status": 403, "message": "invalid client secret"}),
+    tokens={"expires_in": 14124, "refresh_token": "unused", "scope": ["openid"], "token_type": "bearer"},
+    document={
+        "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        "claims_supported": ["aud", "azp", "exp", "iat", "iss", "sub"],
+    },
 )
 MICROSOFT = EmulatedProvider(
-    "Microsoft", "openid", frozenset({"select_account", "login"}), None, openid=True, form_only=True, tenants=True
+    "Microsoft",
+    "openid",
+    frozenset({"select_account", "login"}),
+    None,
+    openid=True,
+    tenants=True,
+    tokens={"token_type": "Bearer", "scope": "openid profile email", "expires_in": 3600, "ext_expires_in": 3600},
+    document={
+        "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt", "client_secret_basic"],
+        "cloud_instance_name": "microsoftonline.com",
+    },
 )
 APPLE = EmulatedProvider(
     "Apple",
@@ -57,6 +131,9 @@ APPLE = EmulatedProvider(
     parameters={"response_mode": "query"},
     form_only=True,
     signed_secret=True,
+    denial="user_cancelled_authorize",
+    tokens={"token_type": "Bearer", "expires_in": 3600, "refresh_token": "unused"},
+    document={"token_endpoint_auth_methods_supported": ["client_secret_post"]},
 )
 SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT, "apple": APPLE}
 """The providers whose endpoints are below `/NAME/` of the development provider's address."""
@@ -93,67 +170,30 @@ class SamplePerson(Struct, frozen=True):
     subjects: Mapping[str, str]
     """The subjects of this person's accounts by the names of EMULATED: digits, with Microsoft's tenant and `sub`."""
 
-    @property
-    def discord_id(self) -> str:
-        return self.subjects["discord"]
 
-    @property
-    def google_sub(self) -> str:
-        return self.subjects["google"]
-
-
-PEOPLE = (
-    SamplePerson(
-        "anna",
-        "Anna",
-        {
-            "discord": "80351110224678912",
-            "google": "110169484474386276334",
-            "github": "583231",
-            "twitch": "44322889",
-            "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
-            "apple": "000792.d71059495fa24644b94e4a644e2e3b4a.0638",
-            "steam": "76561197960287930",
-        },
+KEYS = ("anna", "bo", "chidi", "dilek")
+SUBJECTS: Mapping[str, tuple[str, str, str, str]] = {
+    "discord": ("80351110224678912", "175928847299117063", "1024512345678901234", "999999999999999999"),
+    "google": ("110169484474386276334", "104872013365918274650", "117263540918273645091", "100000000000000000007"),
+    "github": ("583231", "9919", "178205117", "7"),
+    "twitch": ("44322889", "713936733", "12826", "7"),
+    "microsoft": (
+        f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ",
+        f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAABmxvsVrSa7aFHy782bbt0b",
+        f"{WORK}/HKZpfaHyWadeOouYlitjrI-KfTm222X5rrV3xDqfKQ",
+        f"{WORK}/l3_roISQU222bULS9yi2k0XpqpOiMz5H3ZACo1GeXA",
     ),
-    SamplePerson(
-        "bo",
-        "Bo",
-        {
-            "discord": "175928847299117063",
-            "google": "104872013365918274650",
-            "github": "9919",
-            "twitch": "713936733",
-            "microsoft": f"{PERSONAL}/AAAAAAAAAAAAAAAAAAAAABmxvsVrSa7aFHy782bbt0b",
-            "apple": "001184.0b6a3f2c9d8e4f17a5b6c7d8e9f0a1b2.1204",
-            "steam": "76561198006409530",
-        },
+    "apple": (
+        "000792.d71059495fa24644b94e4a644e2e3b4a.0638",
+        "001184.0b6a3f2c9d8e4f17a5b6c7d8e9f0a1b2.1204",
+        "000003.5c4b3a2918070f6e5d4c3b2a19080716.2359",
+        "001999.ffffffffffffffffffffffffffffffff.0000",
     ),
-    SamplePerson(
-        "chidi",
-        "Chidi",
-        {
-            "discord": "1024512345678901234",
-            "google": "117263540918273645091",
-            "github": "178205117",
-            "twitch": "12826",
-            "microsoft": f"{WORK}/HKZpfaHyWadeOouYlitjrI-KfTm222X5rrV3xDqfKQ",
-            "apple": "000003.5c4b3a2918070f6e5d4c3b2a19080716.2359",
-            "steam": "76561197968052866",
-        },
-    ),
-    SamplePerson(
-        "dilek",
-        "Dilek",
-        {
-            "discord": "999999999999999999",
-            "google": "100000000000000000007",
-            "github": "7",
-            "twitch": "7",
-            "microsoft": f"{WORK}/l3_roISQU222bULS9yi2k0XpqpOiMz5H3ZACo1GeXA",
-            "apple": "001999.ffffffffffffffffffffffffffffffff.0000",
-            "steam": "76561199999999999",
-        },
-    ),
+    "steam": ("76561197960287930", "76561198006409530", "76561197968052866", "76561199999999999"),
+}
+"""The subjects of the sample people at each provider, in the order of KEYS."""
+PEOPLE = tuple(
+    SamplePerson(key, key.title(), {name: subjects[number] for name, subjects in SUBJECTS.items()})
+    for number, key in enumerate(KEYS)
 )
 BY_KEY = {person.key: person for person in PEOPLE}

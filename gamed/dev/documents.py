@@ -1,4 +1,4 @@
-"""The JSON documents equal those of the two real providers (OpenID Connect Discovery 3, Core 2; Discord's API v10).
+"""The JSON documents equal those of the real providers (OpenID Connect Discovery 3, Core 2; Discord's API v10).
 
 They are discovery, tokens with ID tokens, the keys that verify them (RFC 7517), and the user.
 """
@@ -12,7 +12,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
 from gamed.crypto import Secret, base64url
-from gamed.dev.clients import DISCORD, GOOGLE, KEY_ID, TEAM_ID, Client, SamplePerson
+from gamed.dev.clients import KEY_ID, TEAM_ID, Client, EmulatedProvider, SamplePerson
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
@@ -21,6 +21,7 @@ SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/
 SIDE_DISCOVERY, SIDE_KEYS = f"/<side>{DISCOVERY}", "/<side>/keys"
 STEAM_LOGIN = "/steam/openid/login"
 SIDE_TENANTS, TENANT = f"/<side>/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
+TENANT_KEYS = "/<side>/<tenants>/keys"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
 
 
@@ -29,67 +30,25 @@ def side_path(template: str, side: str) -> str:
     return template.replace("<side>", side)
 
 
-def discovery(base: str) -> dict[str, Any]:
-    """Return the discovery document of Google, without endpoints that do not exist here; the issuer is `base`."""
-    return {
-        "issuer": base,
-        "authorization_endpoint": base + GOOGLE_AUTHORIZE,
-        "token_endpoint": base + GOOGLE_TOKEN,
-        "jwks_uri": base + GOOGLE_KEYS,
-        "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["RS256"],
-        "scopes_supported": ["openid"],
-        "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
-        "claims_supported": ["aud", "exp", "iat", "iss", "sub"],
-        "code_challenge_methods_supported": ["S256"],
-        "grant_types_supported": ["authorization_code"],
-        "authorization_response_iss_parameter_supported": True,
-    }
-
-
-def side_discovery(base: str, issuer: str) -> dict[str, Any]:
-    """Return the discovery document of a provider whose paths are below `base`, as Twitch has it, without PKCE."""
+def discovery(provider: EmulatedProvider, issuer: str, authorize: str, token: str, keys: str) -> dict[str, Any]:
+    """Return the discovery document of a provider with these addresses, without endpoints that do not exist here."""
     return {
         "issuer": issuer,
-        "authorization_endpoint": f"{base}/authorize",
-        "token_endpoint": f"{base}/token",
-        "jwks_uri": f"{base}/keys",
+        "authorization_endpoint": authorize,
+        "token_endpoint": token,
+        "jwks_uri": keys,
         "response_types_supported": ["code"],
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"],
         "scopes_supported": ["openid"],
-        "token_endpoint_auth_methods_supported": ["client_secret_post"],
-        "claims_supported": ["aud", "azp", "exp", "iat", "iss", "sub"],
+        **provider.document,
     }
 
 
-def discord_tokens(access_token: str, refresh_token: str) -> dict[str, Any]:
-    """Return the response of Discord's token endpoint."""
-    return {
-        "token_type": "Bearer",
-        "access_token": access_token,
-        "expires_in": 604800,
-        "refresh_token": refresh_token,
-        "scope": DISCORD.scope,
-    }
-
-
-def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
-    """Return the response of Google's token endpoint."""
-    return {
-        "access_token": access_token,
-        "expires_in": 3599,
-        "scope": GOOGLE.scope,
-        "token_type": "Bearer",
-        "id_token": id_token,
-    }
-
-
-def github_tokens(access_token: str) -> dict[str, Any]:
-    """Return the response of GitHub's token endpoint to a request that accepts JSON."""
-    return {"access_token": access_token, "scope": "", "token_type": "bearer"}
+def tokens(provider: EmulatedProvider, access_token: str, id_token: str | None = None) -> dict[str, Any]:
+    """Return the response of a provider's token endpoint, to a request that accepts JSON."""
+    signed = {} if id_token is None else {"id_token": id_token}
+    return {"access_token": access_token, **provider.tokens, **signed}
 
 
 def github_user(person: SamplePerson) -> dict[str, Any]:
@@ -106,45 +65,10 @@ def github_user(person: SamplePerson) -> dict[str, Any]:
     }
 
 
-def twitch_tokens(access_token: str, id_token: str) -> dict[str, Any]:
-    """Return the response of Twitch's token endpoint, where `scope` is a list."""
-    return {
-        "access_token": access_token,
-        "expires_in": 14124,
-        "id_token": id_token,
-        "refresh_token": "unused",
-        "scope": ["openid"],
-        "token_type": "bearer",
-    }
-
-
-def apple_tokens(access_token: str, id_token: str) -> dict[str, Any]:
-    """Return the response of Apple's token endpoint."""
-    return {
-        "access_token": access_token,
-        "token_type": "Bearer",
-        "expires_in": 3600,
-        "refresh_token": "unused",
-        "id_token": id_token,
-    }
-
-
-def microsoft_tokens(id_token: str) -> dict[str, Any]:
-    """Return the response of Microsoft's token endpoint for the scope `openid`."""
-    return {
-        "token_type": "Bearer",
-        "scope": "openid profile email",
-        "expires_in": 3600,
-        "ext_expires_in": 3600,
-        "access_token": "EwBwA8l6BAAU",
-        "id_token": id_token,
-    }
-
-
 def discord_user(person: SamplePerson) -> dict[str, Any]:
     """Return Discord's `users/@me` for the scope `identify`."""
     return {
-        "id": person.discord_id,
+        "id": person.subjects["discord"],
         "username": person.key,
         "avatar": None,
         "discriminator": "0",
@@ -206,15 +130,13 @@ def sign(key: RSAKey, claims: Mapping[str, Any]) -> str:
     return jwt.encode({"alg": "RS256", "kid": key.kid}, dict(claims), key, algorithms=["RS256"])
 
 
-def claims(*, issuer: str, client_id: str, subject: str, nonce: str, access_token: str, now_ms: int) -> dict[str, Any]:
-    """Return the claims that Google sends for the scope `openid`."""
+def claims(*, client_id: str, nonce: str, access_token: str, now_ms: int) -> dict[str, Any]:
+    """Return the claims that Google sends for the scope `openid`, without those that name the account."""
     now = now_ms // 1000
     half = sha256(access_token.encode()).digest()[:16]
     return {
-        "iss": issuer,
         "azp": client_id,
         "aud": client_id,
-        "sub": subject,
         "at_hash": base64url(half),
         "nonce": nonce,
         "iat": now,

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 from msgspec import Struct
 
 from gamed.crypto import Random, Secret, base64url
-from gamed.dev.clients import Client, EmulatedProvider, SamplePerson
+from gamed.dev.clients import Answer, Client, EmulatedProvider, SamplePerson
 from gamed.structs import redacts
 from gamed.timestamps import Now
 
@@ -135,8 +135,15 @@ class GrantError(Exception):
     def __init__(self, status: int, error: str, description: str) -> None:
         super().__init__(f"{error}: {description}")
         self.status = status
-        self.error = error
-        self.description = description
+        self.members: Mapping[str, object] = {"error": error, "error_description": description}
+
+
+class ClientRefused(GrantError):
+    """An unknown client or a wrong secret, which each provider refuses in its own words."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer[0], "invalid_client", "")
+        self.members = answer[1]
 
 
 class Grants:
@@ -204,12 +211,13 @@ def authenticate(
     if provider.form_only and authorization is not None:
         raise GrantError(400, "invalid_request", "the client secret belongs into the form")
     client_id, secret = _client_credentials(authorization, form)
-    for client in clients:
-        if client.provider is not provider or client.client_id != client_id:
-            continue
+    own = [each for each in clients if each.provider is provider and each.client_id == client_id]
+    if not own:
+        raise ClientRefused(provider.unknown_client)
+    for client in own:
         if signed(client, secret) if provider.signed_secret else client.client_secret.matches(secret):
             return client
-    raise GrantError(401, "invalid_client", "unknown client or wrong client secret")
+    raise ClientRefused(provider.wrong_secret)
 
 
 def _client_credentials(authorization: str | None, form: Mapping[str, str]) -> tuple[str, Secret]:

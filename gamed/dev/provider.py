@@ -185,6 +185,12 @@ class WrongHost(Exception):
     """A request for another host name: a web page that points its own name at this machine gets an error."""
 
 
+BROWSED = ("GET", "POST")
+"""The methods of a page with a form that is sent to its own address."""
+TENANTS = {"common": documents.TENANT, "consumers": PERSONAL}
+"""The tenants of issuers by the name in the address, for which there are metadata and keys."""
+
+
 class Blocked(Exception):
     """A request without the required User-Agent, which Discord's Cloudflare rejects."""
 
@@ -236,29 +242,11 @@ class DevelopmentProvider:
         self._record(request)
         return html(request, front_page())
 
-    @app.route(documents.DISCORD_AUTHORIZE, methods=["GET"])
-    def discord_authorize(self, request: IRequest) -> bytes:
-        return self._show(request, DISCORD)
-
-    @app.route(documents.DISCORD_AUTHORIZE, methods=["POST"])
-    def discord_choose(self, request: IRequest) -> bytes:
-        return self._choose(request, DISCORD)
-
-    @app.route(documents.GOOGLE_AUTHORIZE, methods=["GET"])
-    def google_authorize(self, request: IRequest) -> bytes:
-        return self._show(request, GOOGLE)
-
-    @app.route(documents.GOOGLE_AUTHORIZE, methods=["POST"])
-    def google_choose(self, request: IRequest) -> bytes:
-        return self._choose(request, GOOGLE)
-
-    @app.route(documents.SIDE_AUTHORIZE, methods=["GET"])
-    def side_authorize(self, request: IRequest, side: str) -> bytes:
-        return self._show(request, _side(side))
-
-    @app.route(documents.SIDE_AUTHORIZE, methods=["POST"])
-    def side_choose(self, request: IRequest, side: str) -> bytes:
-        return self._choose(request, _side(side))
+    @app.route(documents.DISCORD_AUTHORIZE, methods=BROWSED, defaults={"side": "discord"})
+    @app.route(documents.GOOGLE_AUTHORIZE, methods=BROWSED, defaults={"side": "google"})
+    @app.route(documents.SIDE_AUTHORIZE, methods=BROWSED)
+    def authorize(self, request: IRequest, side: str) -> bytes:
+        return (self._choose if request.method == b"POST" else self._show)(request, _provider(side))
 
     @app.route(documents.STEAM_LOGIN, methods=["GET"])
     def steam_login(self, request: IRequest) -> bytes:
@@ -326,7 +314,7 @@ class DevelopmentProvider:
                 asked.parameters, {"error": asked.error, "error_description": asked.description, **issuer}
             )
         if person is None:
-            return callback_url(asked, {"error": "access_denied", "error_description": "The person said no", **issuer})
+            return callback_url(asked, {"error": provider.denial, "error_description": "The person said no", **issuer})
         code = self.grants.issue(asked, person, mode)
         extra = {"scope": provider.scope, "authuser": "0", "prompt": "consent"} if provider is GOOGLE else {}
         return callback_url(asked, {**issuer, "code": code, **extra})
@@ -343,15 +331,12 @@ class DevelopmentProvider:
         self._record(request)
         return json(request, self.key_set())
 
-    @app.route(documents.DISCORD_TOKEN, methods=["POST"])
-    async def discord_token(self, request: IRequest) -> bytes:
-        grant = await self._redeem(request, DISCORD)
-        return json(request, self.discord_tokens(grant))
-
-    @app.route(documents.GOOGLE_TOKEN, methods=["POST"])
-    async def google_token(self, request: IRequest) -> bytes:
-        grant = await self._redeem(request, GOOGLE)
-        return json(request, self.google_tokens(grant))
+    @app.route(documents.DISCORD_TOKEN, methods=["POST"], defaults={"side": "discord"})
+    @app.route(documents.GOOGLE_TOKEN, methods=["POST"], defaults={"side": "google"})
+    @app.route(documents.SIDE_TOKEN, methods=["POST"])
+    async def token(self, request: IRequest, side: str) -> bytes:
+        provider = _provider(side)
+        return json(request, self.tokens(provider, await self._redeem(request, provider)))
 
     @app.route(documents.DISCORD_USER, methods=["GET"])
     def discord_user(self, request: IRequest) -> bytes:
@@ -360,48 +345,37 @@ class DevelopmentProvider:
             return json(request, {"message": "401: Unauthorized", "code": 0}, 401)
         return json(request, self.user(person))
 
-    @app.route(documents.SIDE_TOKEN, methods=["POST"])
-    async def side_token(self, request: IRequest, side: str) -> bytes:
-        grant = await self._redeem(request, _side(side))
-        return json(request, self.side_tokens(side, grant))
-
-    @app.route(documents.SIDE_DISCOVERY, methods=["GET"])
-    def side_discovery(self, request: IRequest, side: str) -> bytes:
-        self._record(request)
-        if not _side(side).openid or _side(side).tenants:
-            raise UnknownSide
-        base = f"{self.base}/{side}"
-        return json(request, documents.side_discovery(base, base))
-
-    @app.route(documents.SIDE_TENANTS, methods=["GET"])
-    def side_tenants(self, request: IRequest, side: str, tenants: str) -> bytes:
-        self._record(request)
-        if not _side(side).tenants or tenants not in ("common", "consumers"):
-            raise UnknownSide
-        issuer = self.tenant_issuer(side, documents.TENANT if tenants == "common" else PERSONAL)
-        return json(request, documents.side_discovery(f"{self.base}/{side}", issuer))
-
-    @app.route(documents.SIDE_KEYS, methods=["GET"])
-    def side_keys(self, request: IRequest, side: str) -> bytes:
-        self._record(request)
-        if not _side(side).openid:
-            raise UnknownSide
-        named = {"issuer": self.tenant_issuer(side, documents.TENANT)} if _side(side).tenants else {}
-        return json(request, {"keys": [{**key, **named} for key in self.key_set()["keys"]]})
-
     @app.route(documents.SIDE_USER, methods=["GET"])
     def side_user(self, request: IRequest, side: str) -> bytes:
-        if _side(side) is not GITHUB:
+        if _provider(side) is not GITHUB:
             raise UnknownSide
         person = self._token_owner(request, GITHUB)
         if person is None:
             return json(request, {"message": "Bad credentials", "status": "401"}, 401)
         return json(request, documents.github_user(person))
 
+    @app.route(documents.SIDE_DISCOVERY, methods=["GET"])
+    @app.route(documents.SIDE_TENANTS, methods=["GET"])
+    def side_discovery(self, request: IRequest, side: str, tenants: str = "") -> bytes:
+        self._record(request)
+        provider, base = _openid_side(side, tenants), f"{self.base}/{side}"
+        issuer = self.tenant_issuer(side, TENANTS[tenants]) if tenants else base
+        keys = f"{base}/{tenants}/keys" if tenants else f"{base}/keys"
+        return json(request, documents.discovery(provider, issuer, f"{base}/authorize", f"{base}/token", keys))
+
+    @app.route(documents.SIDE_KEYS, methods=["GET"])
+    @app.route(documents.TENANT_KEYS, methods=["GET"])
+    def side_keys(self, request: IRequest, side: str, tenants: str = "") -> bytes:
+        self._record(request)
+        _openid_side(side, tenants)
+        named = {"issuer": self.tenant_issuer(side, TENANTS[tenants])} if tenants else {}
+        return json(request, {"keys": [{**key, **named} for key in self.key_set()["keys"]]})
+
     # -- responses to the service; a hostile provider overrides these --
 
     def metadata(self) -> dict[str, Any]:
-        return documents.discovery(self.base)
+        paths = documents.GOOGLE_AUTHORIZE, documents.GOOGLE_TOKEN, documents.GOOGLE_KEYS
+        return documents.discovery(GOOGLE, self.base, *(self.base + path for path in paths))
 
     def key_set(self) -> dict[str, Any]:
         return documents.key_set(self.key)
@@ -409,43 +383,31 @@ class DevelopmentProvider:
     def user(self, person: SamplePerson) -> dict[str, Any]:
         return documents.discord_user(person)
 
-    def discord_tokens(self, grant: Grant) -> dict[str, Any]:
-        return documents.discord_tokens(self.grants.token(grant.person), self.grants.token(grant.person))
+    def tokens(self, provider: EmulatedProvider, grant: Grant) -> dict[str, Any]:
+        access_token, id_token = self.grants.token(grant.person), None
+        if provider.openid:
+            id_token = self.sign({**self.claims(grant, access_token), **self.named(provider, grant.person)})
+        found = documents.tokens(provider, access_token, id_token)
+        return found | ({"refresh_token": self.grants.token(grant.person)} if "refresh_token" in found else {})
 
-    def google_tokens(self, grant: Grant) -> dict[str, Any]:
-        access_token = self.grants.token(grant.person)
-        return documents.google_tokens(access_token, self.sign(self.claims(grant, access_token)))
-
-    def side_tokens(self, side: str, grant: Grant) -> dict[str, Any]:
-        access_token = self.grants.token(grant.person)
-        if not SIDES[side].openid:
-            return documents.github_tokens(access_token)
-        issuer, subject = f"{self.base}/{side}", grant.person.subjects[side]
-        if SIDES[side].tenants:
-            tenant, _, subject = subject.partition("/")
-            claims = self.side_claims(self.tenant_issuer(side, tenant), subject, grant, access_token)
-            return documents.microsoft_tokens(self.sign({**claims, "tid": tenant, "ver": "2.0"}))
-        id_token = self.sign(self.side_claims(issuer, subject, grant, access_token))
-        return SIDE_TOKENS[side](access_token, id_token)
+    def named(self, provider: EmulatedProvider, person: SamplePerson) -> dict[str, str]:
+        """Return the claims that name the account."""
+        issuer, subject = f"{self.base}/{provider.side}", person.subjects[provider.side]
+        if not provider.tenants:
+            return {"iss": self.base if provider is GOOGLE else issuer, "sub": subject}
+        tenant, _, subject = subject.partition("/")
+        return {"iss": self.tenant_issuer(provider.side, tenant), "sub": subject, "tid": tenant, "ver": "2.0"}
 
     def tenant_issuer(self, side: str, tenant: str) -> str:
         return f"{self.base}/{side}/{tenant}/v2.0"
-
-    def side_claims(self, issuer: str, subject: str, grant: Grant, access_token: str) -> dict[str, Any]:
-        return {**self.claims(grant, access_token), "iss": issuer, "sub": subject}
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         return documents.sign(self.key, claims)
 
     def claims(self, grant: Grant, access_token: str) -> dict[str, Any]:
-        return documents.claims(
-            issuer=self.base,
-            client_id=grant.parameters.client.client_id,
-            subject=grant.person.google_sub,
-            nonce=grant.parameters.nonce or "",
-            access_token=access_token,
-            now_ms=self._now_ms(),
-        )
+        """Return the claims of an ID token that do not name the account."""
+        client_id, nonce = grant.parameters.client.client_id, grant.parameters.nonce or ""
+        return documents.claims(client_id=client_id, nonce=nonce, access_token=access_token, now_ms=self._now_ms())
 
     async def _redeem(self, request: IRequest, provider: EmulatedProvider) -> Grant:
         sent = self._record(request)
@@ -485,8 +447,7 @@ class DevelopmentProvider:
     @app.handle_errors(GrantError)
     def refuse(self, request: IRequest, failure: Failure) -> bytes:
         refusal = cast(GrantError, failure.value)
-        answer = {"error": refusal.error, "error_description": refusal.description}
-        return json(request, answer, refusal.status)
+        return json(request, refusal.members, refusal.status)
 
     @app.handle_errors(WrongHost, Blocked, UnknownSide)
     def reject(self, request: IRequest, failure: Failure) -> bytes:
@@ -497,13 +458,18 @@ class DevelopmentProvider:
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
 
 
-SIDE_TOKENS = {"twitch": documents.twitch_tokens, "apple": documents.apple_tokens}
-
-
-def _side(name: str) -> EmulatedProvider:
-    if name not in SIDES:
+def _provider(name: str) -> EmulatedProvider:
+    if name not in EMULATED:
         raise UnknownSide
-    return SIDES[name]
+    return EMULATED[name]
+
+
+def _openid_side(name: str, tenants: str) -> EmulatedProvider:
+    """Return a provider of OpenID Connect below its name, with these tenants, "" for one without."""
+    provider = _provider(name)
+    if name not in SIDES or not provider.openid or (tenants in TENANTS) is not provider.tenants:
+        raise UnknownSide
+    return provider
 
 
 def _person(key: str) -> SamplePerson | None:

@@ -100,8 +100,8 @@ class SampleTests(CommandTestCase):
         indexer = Keys.of(Secret(b64decode((folder / KEY_FILE).read_text())), token_bytes).indexer
         place = json.loads((folder / "authentication.json").read_text())["providers"]["google"]["issuer"]
         for account in (
-            ExternalIdentity("oauth2", place, BY_KEY["anna"].discord_id),
-            ExternalIdentity("oidc", place, BY_KEY["anna"].google_sub),
+            ExternalIdentity("oauth2", place, BY_KEY["anna"].subjects["discord"]),
+            ExternalIdentity("oidc", place, BY_KEY["anna"].subjects["google"]),
         ):
             index = account.index(indexer)
             owner = run_transaction(

@@ -197,7 +197,7 @@ class DiscordTests(ProviderCase):
             self.assertEqual((status, tokens["token_type"], tokens["scope"]), (200, "Bearer", "identify"))
             bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
             status, user = self.ask("GET", "/api/v10/users/@me", bearer)
-            self.assertEqual((status, user["id"], user["global_name"]), (200, PEOPLE[0].discord_id, "Anna"))
+            self.assertEqual((status, user["id"], user["global_name"]), (200, PEOPLE[0].subjects["discord"], "Anna"))
 
     def test_client(self) -> None:
         """Without the right secret, sent once, there is no token; the code is not spent by that."""
@@ -309,7 +309,12 @@ class GoogleTests(ProviderCase):
         token = jwt.decode(tokens["id_token"], KeySet.import_key_set(keys), algorithms=["RS256"])
         self.assertEqual(token.header["kid"], keys["keys"][0]["kid"])
         now = START_MS // 1000
-        expected = {"iss": BASE, "aud": GOOGLE["client_id"], "azp": GOOGLE["client_id"], "sub": PEOPLE[1].google_sub}
+        expected = {
+            "iss": BASE,
+            "aud": GOOGLE["client_id"],
+            "azp": GOOGLE["client_id"],
+            "sub": PEOPLE[1].subjects["google"],
+        }
         self.assertLessEqual(
             {**expected, "nonce": "a nonce", "iat": now, "exp": now + 3600}.items(), token.claims.items()
         )
@@ -341,7 +346,9 @@ class GitHubTests(ProviderCase):
     def test_secret(self) -> None:
         """The secret is in the form, as GitHub documents it, and must be right."""
         self.assertEqual(self.exchange_here({"Authorization": BASIC})[1]["error"], "invalid_request")
-        self.assertEqual(self.exchange_here(client_secret="wrong")[1]["error"], "invalid_client")
+        for wrong in ({"client_secret": "wrong"}, {"client_id": "another"}):
+            status, answer = self.exchange_here(**wrong)
+            self.assertEqual((status, answer["error"]), (200, "incorrect_client_credentials"))
 
     def test_mistakes(self) -> None:
         """A scope, or another prompt, is a mistake here."""
@@ -408,7 +415,9 @@ class TwitchTests(SideCase):
         """Without force_verify, or with a prompt, which Twitch does not know, no page is shown."""
         for asked in (without(self.asked, "force_verify"), {**self.asked, "prompt": "login"}):
             self.assertEqual(self.callback(asked)["error"], "invalid_request")
-        self.assertEqual(self.whole(client_secret="wrong")[1]["error"], "invalid_client")
+        refused = {"status": 403, "message": "invalid client secret"}
+        self.assertEqual(self.whole(client_secret="wrong")[1], refused)
+        self.assertEqual(self.whole(client_id="another")[1], {"status": 400, "message": "invalid client"})
 
 
 class MicrosoftTests(SideCase):
@@ -427,7 +436,8 @@ class MicrosoftTests(SideCase):
         expected = {"iss": f"{BASE}/microsoft/{tenant}/v2.0", "tid": tenant, "sub": subject, "aud": "microsoft-1024"}
         self.assertLessEqual(expected.items(), claims.items())
         self.assertEqual(tokens["token_type"], "Bearer")
-        [key] = self.ask("GET", "/microsoft/keys")[1]["keys"]
+        self.assertIn("client_secret_basic", document["token_endpoint_auth_methods_supported"])
+        [key] = self.ask("GET", "/microsoft/common/keys")[1]["keys"]
         self.assertEqual(key["issuer"], document["issuer"])
 
     def test_consumers(self) -> None:
@@ -435,8 +445,12 @@ class MicrosoftTests(SideCase):
         path = ".well-known/openid-configuration"
         document = self.ask("GET", f"/microsoft/consumers/v2.0/{path}")[1]
         self.assertEqual(document["issuer"], f"{BASE}/microsoft/{PERSONAL}/v2.0")
-        for place in ("microsoft", "microsoft/others/v2.0", "twitch/common/v2.0", "github"):
+        [key] = self.ask("GET", document["jwks_uri"].removeprefix(BASE))[1]["keys"]
+        self.assertEqual(key["issuer"], document["issuer"])
+        for place in ("microsoft", "microsoft/others/v2.0", "twitch/common/v2.0", "github", "google"):
             self.assertEqual(self.ask("GET", f"/{place}/{path}")[0], 404, place)
+        for place in ("microsoft", "microsoft/others", "twitch/common", "github", "discord"):
+            self.assertEqual(self.ask("GET", f"/{place}/keys")[0], 404, place)
 
 
 class AppleTests(SideCase):
@@ -461,6 +475,10 @@ class AppleTests(SideCase):
         self.assertEqual((document["issuer"], tokens["token_type"]), (f"{BASE}/apple", "Bearer"))
         expected = {"iss": f"{BASE}/apple", "aud": "apple-1024", "sub": PEOPLE[1].subjects["apple"]}
         self.assertLessEqual(expected.items(), claims.items())
+
+    def test_denied(self) -> None:
+        """Apple has an error of its own for a person who cancels."""
+        self.assertEqual(self.callback(self.asked, "")["error"], "user_cancelled_authorize")
 
     def test_secrets(self) -> None:
         """Another key, name or time than Apple's documentation has is refused."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.dev import documents
 from gamed.dev.clients import EMULATED, KEY_ID, TEAM_ID
@@ -146,13 +147,17 @@ TWITCH = Stand(
 MICROSOFT = Stand(
     "microsoft",
     _development,
-    lambda base: {"issuer": f"{base}/microsoft/common/v2.0"},
+    lambda base: {"issuer": f"{base}/microsoft/consumers/v2.0"},
     "openid",
     "/microsoft/authorize",
     "/microsoft/token",
     prompt="select_account",
-    others=("/microsoft/common/v2.0/.well-known/openid-configuration", "/microsoft/keys"),
-    secret_in_form=True,
+    others=("/microsoft/consumers/v2.0/.well-known/openid-configuration", "/microsoft/consumers/keys"),
+)
+MICROSOFT_COMMON = replace(
+    MICROSOFT,
+    members=lambda base: {"issuer": f"{base}/microsoft/common/v2.0"},
+    others=("/microsoft/common/v2.0/.well-known/openid-configuration", "/microsoft/common/keys"),
 )
 SIGNING_KEY = documents.new_signing_key().decode()
 APPLE = Stand(
@@ -352,14 +357,13 @@ class ProviderCase(ServiceCase):
         if stand.secret_in_form:
             self.assertNotIn("authorization", exchange.headers)
             pair = [form.pop("client_id"), form.pop("client_secret")]
-            if stand.secret is not None:
+            if stand.secret is not None:  # the provider has verified it
                 self.assertEqual(pair.pop().count("."), 2)
-                pair.append(SECRET)
         else:
             scheme, _, encoded = exchange.headers["authorization"].partition(" ")
             self.assertEqual(scheme, "Basic")
             pair = [unquote_plus(part) for part in b64decode(encoded).decode().split(":")]
-        self.assertEqual(pair, [CLIENT_ID, SECRET])
+        self.assertEqual(pair, [CLIENT_ID, SECRET] if stand.secret is None else [CLIENT_ID])
         self.assertEqual(set(form), {"grant_type", "code", "redirect_uri", "code_verifier"})
         return exchange, form
 
@@ -384,7 +388,8 @@ class ProviderCase(ServiceCase):
             b64encode(SECRET.encode()),
         ]
         if stand.secret is not None:
-            forms = stand.secret.splitlines()[1:-1]
+            lines = stand.secret.splitlines()[1:-1]
+            forms = [*lines, *(quote_plus(line) for line in lines), *(quote(line, safe="") for line in lines)]
         hidden = [form.encode() if isinstance(form, str) else form for form in forms]
         for other in recorder.exchanges:
             whole = repr((other.path, other.query, other.headers)).encode() + other.body + other.answer

@@ -14,6 +14,7 @@ from tests.e2e.providers import (
     GITHUB,
     GOOGLE,
     MICROSOFT,
+    MICROSOFT_COMMON,
     MOCK_SERVER,
     MOCK_SERVER_OAUTH2,
     PROVIDER_MOCK,
@@ -177,13 +178,23 @@ class WholeTwitch(WholeCase):
 
 
 class WholeMicrosoft(WholeCase):
-    """The development provider's Microsoft, with accounts of two tenants."""
+    """The development provider's Microsoft, where personal accounts alone may sign in; the secret is in HTTP Basic."""
 
     stands: ClassVar = (MICROSOFT,)
 
     def test_whole(self) -> None:
+        """Bo signs in with a personal account."""
+        self.whole(MICROSOFT, lambda window: at_development(window, "Bo"))
+
+
+class WholeMicrosoftCommon(WholeCase):
+    """The same with accounts of all tenants, whose metadata and keys have the template of issuers."""
+
+    stands: ClassVar = (MICROSOFT_COMMON,)
+
+    def test_whole(self) -> None:
         """Chidi signs in with an account of an organization."""
-        self.whole(MICROSOFT, lambda window: at_development(window, "Chidi"))
+        self.whole(MICROSOFT_COMMON, lambda window: at_development(window, "Chidi"))
 
 
 class WholeApple(WholeCase):
@@ -194,6 +205,13 @@ class WholeApple(WholeCase):
     def test_whole(self) -> None:
         """Anna signs in; the key that signs the secrets is sent nowhere."""
         self.whole(APPLE, lambda window: at_development(window, "Anna"))
+
+    def test_deny(self) -> None:
+        """Apple's own error after a person cancels is no fault of the owner."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.press("Deny"))
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_denied")
 
 
 class Steam(ProviderCase):

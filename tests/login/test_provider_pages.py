@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gamed.crypto import Secret
 from gamed.dev import documents
+from gamed.dev.clients import EmulatedProvider
 from gamed.dev.grants import Grant, GrantError, ResponseMode
 from gamed.login import sentences
 from gamed.login.local import FormError
@@ -31,13 +32,8 @@ class RecordingProvider(WatchedProvider):
         super().__init__(*args, **how)
         self.given: list[str] = []
 
-    def discord_tokens(self, grant: Grant) -> dict[str, Any]:
-        return self.noted(super().discord_tokens(grant))
-
-    def google_tokens(self, grant: Grant) -> dict[str, Any]:
-        return self.noted(super().google_tokens(grant))
-
-    def noted(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def tokens(self, provider: EmulatedProvider, grant: Grant) -> dict[str, Any]:
+        answer = super().tokens(provider, grant)
         self.given += [answer[name] for name in ("access_token", "refresh_token", "id_token") if name in answer]
         return answer
 
