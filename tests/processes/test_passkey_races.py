@@ -7,6 +7,8 @@ from secrets import token_bytes
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
+
 from bench.instance import sign_in_with
 from gamed.cli.context import CommandContext
 from gamed.clock import now_ms
@@ -114,6 +116,24 @@ class PasskeyRaces(SharedCase):
         """Return an access token of this player, who exists already."""
         signed_in = self.transaction(lambda c, keys: sign_in_with(c, keys, players=[player_id], now_ms=now_ms()))
         return [each.access for each in signed_in]
+
+    @covers("threats/80")
+    def test_same_response(self) -> None:
+        """One response of a device that both servers get at the same time signs in once."""
+
+        def each(number: int) -> int:
+            self.fill(number, 0, local=True)
+            device, spoilt = Authenticator(), {"rp_id": "localhost", "client_data": {"origin": self.origin}}
+            _, form = self.form(0, f"{ACCOUNT}/passkeys/new", "/add-passkey")
+            made = device.create(form["options"], **spoilt)
+            self.ask(0, self.request(form["action"], {**form["fields"], "passkey_name": "Key", **made}), 303)
+            shown = self.ask(0, Request("GET", ACCOUNT, {"Host": self.request("/").headers["Host"]}), 200)
+            form, cookie = Page(shown).form("/account/passkey"), shown.headers["set-cookie"].partition(";")[0]
+            posted = self.request(form["action"], {**form["fields"], **device.get(form["options"], **spoilt)})
+            posted = replace(posted, headers={**posted.headers, "Cookie": cookie})
+            return self.winner(self.race(posted, posted), 303, 200)
+
+        self.rounds(each)
 
     @covers("threats/82")
     def test_eleventh(self) -> None:
