@@ -205,7 +205,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
         subject_field=_subject_field(section, preset),
         identity_namespace=section.value("identity_namespace", printable_text(255), None),
         **signed,
-        reauthentication=_reauthentication(section, preset),
+        reauthentication=_reauthentication(section, preset, issuer),
     )
     return provider if client_id and (secret or sources is None) else None
 
@@ -274,10 +274,10 @@ def _subject_field(section: ObjectReader, preset: Preset) -> str | None:
     return found
 
 
-def _reauthentication(section: ObjectReader, preset: Preset) -> Reauthentication | None:
+def _reauthentication(section: ObjectReader, preset: Preset, issuer: str | None) -> Reauthentication | None:
     """Return how the provider asks again; a preset that ignores the request must not count as one that does."""
     found = section.value("reauthentication", choice(Reauthentication), None)
-    known = preset.protocol is ProviderProtocol.OIDC and preset.label is not None
+    known = preset.issuer is not None and issuer == preset.issuer  # another issuer may ask, whatever its entry's name
     if known and preset.reauthentication is Reauthentication.NONE and found not in (None, Reauthentication.NONE):
         section.problem("reauthentication", f"{preset.label} cannot be made to ask again; leave it out")
     return found

@@ -12,22 +12,23 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
 from gamed.crypto import Secret, base64url
-from gamed.dev.clients import KEY_ID, TEAM_ID, Client, EmulatedProvider, SamplePerson
+from gamed.dev.clients import KEY_ID, SIDES, TEAM_ID, Client, EmulatedProvider, SamplePerson
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
 DISCOVERY = "/.well-known/openid-configuration"
-SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = "/<side>/authorize", "/<side>/token", "/<side>/user"
-SIDE_DISCOVERY, SIDE_KEYS = f"/<side>{DISCOVERY}", "/<side>/keys"
+SIDE = f"<any({', '.join(SIDES)}):side>"
+SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = f"/{SIDE}/authorize", f"/{SIDE}/token", f"/{SIDE}/user"
+SIDE_DISCOVERY, SIDE_KEYS = f"/{SIDE}{DISCOVERY}", f"/{SIDE}/keys"
 STEAM_LOGIN = "/steam/openid/login"
-SIDE_TENANTS, TENANT = f"/<side>/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
-TENANT_KEYS = "/<side>/<tenants>/keys"
+SIDE_TENANTS, TENANT = f"/{SIDE}/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
+TENANT_KEYS = f"/{SIDE}/<tenants>/keys"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
 
 
 def side_path(template: str, side: str) -> str:
     """Return the path of the provider with this name."""
-    return template.replace("<side>", side)
+    return template.replace(SIDE, side)
 
 
 def discovery(provider: EmulatedProvider, issuer: str, authorize: str, token: str, keys: str) -> dict[str, Any]:

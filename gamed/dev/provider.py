@@ -246,7 +246,7 @@ class DevelopmentProvider:
     @app.route(documents.GOOGLE_AUTHORIZE, methods=BROWSED, defaults={"side": "google"})
     @app.route(documents.SIDE_AUTHORIZE, methods=BROWSED)
     def authorize(self, request: IRequest, side: str) -> bytes:
-        return (self._choose if request.method == b"POST" else self._show)(request, _provider(side))
+        return (self._choose if request.method == b"POST" else self._show)(request, EMULATED[side])
 
     @app.route(documents.STEAM_LOGIN, methods=["GET"])
     def steam_login(self, request: IRequest) -> bytes:
@@ -335,7 +335,7 @@ class DevelopmentProvider:
     @app.route(documents.GOOGLE_TOKEN, methods=["POST"], defaults={"side": "google"})
     @app.route(documents.SIDE_TOKEN, methods=["POST"])
     async def token(self, request: IRequest, side: str) -> bytes:
-        provider = _provider(side)
+        provider = EMULATED[side]
         return json(request, self.tokens(provider, await self._redeem(request, provider)))
 
     @app.route(documents.DISCORD_USER, methods=["GET"])
@@ -347,7 +347,7 @@ class DevelopmentProvider:
 
     @app.route(documents.SIDE_USER, methods=["GET"])
     def side_user(self, request: IRequest, side: str) -> bytes:
-        if _provider(side) is not GITHUB:
+        if EMULATED[side] is not GITHUB:
             raise UnknownSide
         person = self._token_owner(request, GITHUB)
         if person is None:
@@ -458,16 +458,10 @@ class DevelopmentProvider:
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
 
 
-def _provider(name: str) -> EmulatedProvider:
-    if name not in EMULATED:
-        raise UnknownSide
-    return EMULATED[name]
-
-
 def _openid_side(name: str, tenants: str) -> EmulatedProvider:
     """Return a provider of OpenID Connect below its name, with these tenants, "" for one without."""
-    provider = _provider(name)
-    if name not in SIDES or not provider.openid or (tenants in TENANTS) is not provider.tenants:
+    provider = EMULATED[name]
+    if not provider.openid or (tenants in TENANTS) is not provider.tenants:
         raise UnknownSide
     return provider
 

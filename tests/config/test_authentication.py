@@ -522,6 +522,7 @@ class ProviderTests(SynchronousTestCase):
                 for kind in ("prompt", "auth_time")
             ),
             ("google", {**own, "reauthentication": "none"}, []),
+            ("google", {**own, "issuer": "https://id.example", "reauthentication": "prompt"}, []),
             ("microsoft", {**own, "reauthentication": "auth_time"}, []),
             (
                 "twitch",

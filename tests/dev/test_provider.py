@@ -359,6 +359,8 @@ class GitHubTests(ProviderCase):
         """Below another name, or at an endpoint that GitHub does not have, nothing is found."""
         self.assertEqual(self.ask("GET", "/gitlab/authorize")[0], 404)
         self.assertEqual(self.ask("GET", "/gitlab/user")[0], 404)
+        self.assertEqual(self.ask("GET", "/google/authorize")[0], 404)
+        self.assertEqual(self.ask("POST", "/discord/token")[0], 404)
 
 
 class SideCase(ProviderCase):
