@@ -238,11 +238,11 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         )
         try:
             page, name = self.responder.services.page, browser_name(request)
-            kept = await page.passkeys.has_usable(action.visit.caller.player_id)
             token = await self.responder.run(page.change_password(action.visit, form, new, name))
         except SignInRejected as e:
             return await self._rejected(action, "old", e, sentences.PASSWORD_REFUSED)
         self.responder.guard.set_cookie(request, token)
+        kept = await page.passkeys.tells_of(action.visit.caller.player_id)
         return self.responder.done(action.request, "password-passkeys" if kept else "password")
 
     async def _delete(self, action: PostedAction) -> bytes:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.account.browser_store import AccountPageStore, FinishCommand, PasswordCommand, PlayerNames
-from gamed.account.return_rules import NEW_PASSKEY, AccountReturn
+from gamed.account.return_rules import AccountReturn
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.model import Mode, Registration
@@ -177,23 +177,6 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         now_ms = self.context.now_ms()
         account = await self.passkeys.authenticate(form, account_row(form.browser), fields)
         return await self._signed_in(form, account, now_ms, back)
-
-    async def after_sign_up(self, form: SignInForm, login_id: str) -> RedirectToResult:
-        """Sign in the player who made a local account in this browser a moment ago, to make a passkey.
-
-        Raise UnknownLoginLink, WrongBrowser, RateLimited or TooManyLogins; ReauthenticationRequired if the login offers
-        no passkey any more.
-        """
-        now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
-        login = await self.logins.find(LoginLookup("login_id", login_id))
-        if login is None:
-            raise UnknownLoginLink
-        if not login.belongs_to(form.browser):
-            raise WrongBrowser
-        player_id = await self.passkeys.offered_to(login_id)
-        if player_id is None:
-            raise ReauthenticationRequired
-        return await self._signed_in(form, ExistingAccount(player_id), now_ms, AccountReturn(NEW_PASSKEY, now_ms))
 
     async def _signed_in(
         self, form: SignInForm, account: ExistingAccount | PasskeyAccount, now_ms: int, back: AccountReturn | None

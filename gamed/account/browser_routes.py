@@ -27,7 +27,6 @@ from gamed.http.request import Request
 from gamed.http.streaming import send_part
 from gamed.login.browser import InProgress
 from gamed.login.csrf import require_top_level_navigation
-from gamed.login.errors import ReauthenticationRequired
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.views import FormFeedback
@@ -125,18 +124,17 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             feedback = FormFeedback(e.error, e.retry_after)
             return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
 
-    @app.route("/auth/account/signed-up/<string:login_id>", methods=["POST"])
-    async def go_on_from_sign_up(self, request: Request, login_id: str) -> bytes:
-        """Lead from the end of a sign-up to the page that makes a passkey: the password was typed a moment ago."""
+    @app.route("/auth/account/signed-up", methods=["GET"])
+    async def go_on_from_sign_up(self, request: Request) -> bytes:
+        """Ask for the password before the page that makes a passkey, also in a browser that is signed in.
+
+        The end of a sign-up leads here. A browser shows that page to the next person, too, who must not get in by it;
+        and the account that is open here may be another player's, who must not get the passkey.
+        """
+        require_top_level_navigation(request)
         await self.responder.services.sign_in.count_request(request.head.address)
-        browser, _ = self.responder.guard.browsers.form(request, login_id)
-        form = SignInForm("", browser, request.head.address, request_id=request.request_id)
-        beginning = self.responder.services.sign_in.after_sign_up(form, login_id)
-        try:
-            return self.responder.pages.redirect(request, await self.responder.run(beginning))
-        except ReauthenticationRequired:
-            back = AccountReturn(NEW_PASSKEY, self.responder.pages.now_ms())
-            return self.responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
+        back = AccountReturn(NEW_PASSKEY, self.responder.pages.now_ms())
+        return self.responder.sign_in_page(request, 200, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
 
     @app.route("/auth/account/passkeys/new", methods=["GET"])
     async def show_new_passkey(self, request: Request) -> bytes:

@@ -114,13 +114,12 @@ class ResetService(Component, frozen=True, kw_only=True):
         """
         context = self.context
         await _count(context, self.logins, b"departure", form.address)
-        named = await self.store.open_reset_link(form.token, context.now_ms())
-        passkeys = await self.passkeys.has_usable(named.player.player_id)
+        await self.store.open_reset_link(form.token, context.now_ms())
         password = await self.passwords.hash_new(form.password)
         player_id = await self.store.reset_password(PasswordReset(form.token, password), context.now_ms())
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
         self.revoked(player_id)
-        return passkeys
+        return await self.passkeys.tells_of(player_id)
 
 
 async def _count(context: LoginContext, logins: LoginStore, purpose: bytes, address: str) -> None:

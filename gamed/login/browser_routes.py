@@ -272,7 +272,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             and not result.linked
             and result.player is None
             and LATER not in query
-            and await self.passkeys.offered_to(login_id) is not None
+            and await self.passkeys.is_offered(login_id)
         ):
             return self._offer_page(request, login_id, result)
         asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
@@ -326,9 +326,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
     def _offer_page(self, request: Request, login_id: str, result: Finished) -> bytes:
         if not result.final:
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
-        form = self.pages.guard.field(self.pages.guard.cookie_or_new(request), login_id)
         later = f"{self.pages.result_url(login_id)}&{LATER}=yes"
-        return self.pages.page(request, 200, views.offer_page(form, login_id, later))
+        return self.pages.page(request, 200, views.offer_page(later))
 
     def _newcomer_page(self, request: Request, newcomer: Newcomer, *, signed_in: bool) -> bytes:
         """Return the page of a new player: without reloads once it has the form, which a reload would empty."""

@@ -40,21 +40,17 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
         """Return the parts of a page; None where browsers allow no passkeys."""
         return self.passkeys.sign_in_prompt(row)
 
-    async def offered_to(self, login_id: str) -> str | None:
-        """Return the player to whom the end of a login offers a passkey; None if it offers none.
+    async def is_offered(self, login_id: str) -> bool:
+        """Return whether the end of a login offers a passkey: it made a local account less than ten minutes ago.
 
-        The game has the sign-in already, so nothing waits for the answer. The player has a local account that this
-        login made, is without a passkey, and typed the password so recently that no other sign-in is asked for.
+        The game has the sign-in already, so nothing waits for the answer.
         """
         if self.passkeys.site is None:
-            return None
+            return False
         created = await self.store.created_player(login_id)
-        if created is None or created.name is None:
-            return None
-        player = created.player
-        if self.context.now_ms() - player.created_ms > RECENT_MS or await self.passkeys.has_usable(player.player_id):
-            return None
-        return player.player_id
+        if created is None or created.name is None or self.context.now_ms() - created.player.created_ms > RECENT_MS:
+            return False
+        return not await self.passkeys.has_usable(created.player.player_id)
 
     async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> PasskeyAccount:
         """Return the player of the passkey; raise SignInRejected. Do not cancel this."""

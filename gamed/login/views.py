@@ -173,9 +173,9 @@ def back_page(shown_name: str | None = None) -> Page:
     return message(_BACK, *lines, sign="done", ways=(replace(_ACCOUNT, forward=False),))
 
 
-def offer_page(form: str, login_id: str, later: str) -> Page:
+def offer_page(later: str) -> Page:
     """Return back_page() for a player who has just made a local account; `later` is its address without the offer."""
-    return page("offer", form=form, action=f"/auth/account/signed-up/{login_id}", later=later)
+    return page("offer", later=later)
 
 
 def naming_page(device: DeviceInfo) -> Page:

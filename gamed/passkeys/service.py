@@ -13,6 +13,7 @@ from msgspec import Struct, json
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import DecryptionFailed, Keys, Random, base64url
+from gamed.database.errors import DatabaseError
 from gamed.passkeys.errors import LastPasskey, PasskeyRefused, PasskeysFull, PasskeysOff, PasskeyUnknown, Refusal
 from gamed.passkeys.model import (
     ALGORITHMS,
@@ -161,6 +162,16 @@ class PasskeyService(Component, frozen=True, kw_only=True):
     async def has_usable(self, player_id: str) -> bool:
         """Return whether the player has a passkey that can be used at this address."""
         return self.site is not None and any(each.rp_id == self.site.rp_id for each in await self.store.list(player_id))
+
+    async def tells_of(self, player_id: str) -> bool:
+        """Return whether a new password tells of passkeys that still work; True if the database cannot be read.
+
+        The password is changed by then, which no error may hide.
+        """
+        try:
+            return await self.has_usable(player_id)
+        except DatabaseError:
+            return self.site is not None
 
     async def list(self, caller: AuthenticatedSession) -> Sequence[Passkey]:
         """Return the caller's passkeys, the oldest first."""

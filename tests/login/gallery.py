@@ -161,7 +161,7 @@ def afterwards() -> Iterator[Shown]:
         yield Shown.of(write.__name__, write())
     yield Shown.of("waiting with a name", views.waiting_page(asked(), "Anna"))
     yield Shown.of("back with a name", views.back_page("Anna"))
-    yield Shown.of("back with an offer", views.offer_page(FORM, "lgn_1", f"{DONE}&later=yes"))
+    yield Shown.of("back with an offer", views.offer_page(f"{DONE}&later=yes"))
     for name in ("Anna", "\u2068\u202eAnna\u2069 (" + "W" * 32 + ")"):
         yield Shown.of(f"linked to {name}", views.linked_page(name))
         yield Shown.of(f"adopted {name}", views.adopted_page("Discord", name))

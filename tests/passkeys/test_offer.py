@@ -9,9 +9,10 @@ from tests.account.page_fixtures import HOME, AccountBrowser
 from tests.account.test_links import LinkCase
 from tests.login.browser_fixtures import Game, Page
 from tests.login.fixtures import PASSWORD
-from tests.passkeys.fixtures import PasskeyCase
+from tests.passkeys.fixtures import NEW, PasskeyCase
 from tests.support.covers import covers
 
+SIGNED_UP = f"{HOME}/signed-up"
 OFFER = "Sign in without a password next time?"
 KEPT = "Your passkeys still work"
 
@@ -43,10 +44,17 @@ class OfferCase(PasskeyCase):
 class OfferTests(OfferCase):
     """The offer at the end of a sign-up in a game."""
 
+    def accept(self, game: Game) -> Page:
+        """Follow the offer, and type the password that it asks for."""
+        self.assertIn(SIGNED_UP, self.end(game).links)
+        page = self.browser.get(SIGNED_UP)
+        self.assertEqual((page.status, page.heading), (200, "Sign in again"))
+        return self.browser.post(page.form("/sign-in"), {"name": "Cleo", "password": PASSWORD})
+
     def test_accepted(self) -> None:
-        """The button leads to the page that makes a passkey, which then signs the new player in."""
+        """The button leads by the password to the page that makes a passkey, which then signs the new player in."""
         game, collected = self.signed_up()
-        page = self.browser.post(self.end(game).form(f"/signed-up/{game.login['login_id']}"))
+        page = self.accept(game)
         self.assertEqual(page.heading, "Add a passkey")
         form = page.form("/add-passkey")
         fields = self.device.create(form["options"])
@@ -54,6 +62,18 @@ class OfferTests(OfferCase):
         self.assertEqual(self.passkeys[0][1], collected["player"]["id"])
         self.assertIn("Hello, Cleo", self.use(self.new_account_browser()).text)
         self.assertNotIn(OFFER, self.end(game).text)
+
+    @covers("threats/67")
+    def test_next_person(self) -> None:
+        """The offer opens no account by itself: not to the next person at the browser, before or after a sign-out."""
+        game, _ = self.signed_up()
+        self.browser.get(SIGNED_UP)
+        self.assertIsNone(self.browser.token)
+        self.assertEqual(self.browser.get(NEW).heading, "Your account")
+        self.accept(game)
+        self.browser.post(self.browser.get(HOME).form("/do/sign-out"))
+        self.browser.get(SIGNED_UP)
+        self.assertIsNone(self.browser.token)
 
     def test_refused(self) -> None:
         """Not now leads to the same end without the offer; the game has its sign-in in any case."""
@@ -77,59 +97,23 @@ class OfferTests(OfferCase):
         self.assertNotIn(OFFER, page.text)
 
     def test_after_ten_minutes(self) -> None:
-        """Later the page offers none, and its old form asks for the password before it leads to the same place."""
+        """Later the page offers none."""
         game, _ = self.signed_up()
-        form = self.end(game).form("/signed-up/" + game.login["login_id"])
         self.server.clock.advance(RECENT_MS // 1000 + 1)
         self.assertNotIn(OFFER, self.end(game).text)
-        page = self.browser.post(form)
-        self.assertEqual((page.status, page.heading, self.browser.token), (403, "Sign in again", None))
-        page = self.browser.post(page.form("/sign-in"), {"name": "Cleo", "password": PASSWORD})
-        self.assertEqual(page.heading, "Add a passkey")
-
-    @covers("threats/86")
-    def test_other_browser(self) -> None:
-        """Only the browser that made the account gets in by the offer, with the form of its own page."""
-        game, _ = self.signed_up()
-        form = self.end(game).form("/signed-up/" + game.login["login_id"])
-        other = self.new_account_browser()
-        self.assertEqual(self.end(game, browser=other).status, 409)
-        self.assertEqual((other.post(form).status, other.token), (403, None))
-        second, page = self.sign_up(other, "Dora")
-        self.collect(second, page)
-        own = self.end(second, browser=other).form("/signed-up/" + second.login["login_id"])
-        for spoilt in ({**own, "action": form["action"]}, {**form, "fields": own["fields"]}, {**own, "fields": {}}):
-            self.assertEqual((other.post(spoilt).status, other.token), (403, None))
-        foreign = {**own, "action": form["action"], "fields": {"form": self._field(other, game.login["login_id"])}}
-        self.assertEqual((other.post(foreign).status, other.token), (409, None))
-
-    def _field(self, browser: AccountBrowser, login_id: str) -> str:
-        """Return the hidden field that this browser's own page of a login would have."""
-        return self.responder.guard.browsers.field(browser.cookies["__Host-gl"], login_id)
-
-    def test_unknown(self) -> None:
-        """A login that is not known, or not collected yet, lets nobody in."""
-        game, _ = self.sign_up()
-        login_id = game.login["login_id"]
-        for tried, status in (("lgn_" + "A" * 22, 404), (login_id, 403)):
-            form = {"action": f"{HOME}/signed-up/{tried}", "fields": {"form": self._field(self.browser, tried)}}
-            self.assertEqual((self.browser.post(form).status, self.browser.token), (status, None))
 
     def test_ended(self) -> None:
-        """The offer ends with the session of the sign-up, as after a new password."""
+        """The offer ends with the session of the sign-up."""
         game, collected = self.signed_up()
-        form = self.end(game).form("/signed-up/" + game.login["login_id"])
         token = {"Authorization": f"Bearer {collected['access_token']}"}
         self.assertEqual(self.site.post_json("/auth/session/logout", {}, token).status, 204)
         self.assertNotIn(OFFER, self.end(game).text)
-        self.assertEqual((self.browser.post(form).status, self.browser.token), (403, None))
 
     def test_another_player_signed_in(self) -> None:
         """In a browser with the account of another the passkey is the new player's, and the other is signed out."""
         self.browser.sign_in()
         game, collected = self.signed_up()
-        page = self.browser.post(self.end(game).form("/signed-up/" + game.login["login_id"]))
-        form = page.form("/add-passkey")
+        form = self.accept(game).form("/add-passkey")
         self.browser.post(form, {"passkey_name": "Phone", **self.device.create(form["options"])})
         self.assertEqual([row[1] for row in self.passkeys], [collected["player"]["id"]])
 

@@ -97,7 +97,10 @@ class PasskeyRaces(SharedCase):
         self.rounds(each)
 
     def test_removal_beside_unlink(self) -> None:
-        """A passkey goes, and the password beside it stays although a game unlinks it at the same time."""
+        """A passkey goes, and the password beside it stays although a game unlinks it at the same time.
+
+        In either order: a passkey is no reason to unlink the last other way, so that no order loses both.
+        """
 
         def each(number: int) -> None:
             [only] = self.fill(number, 1, local=True)
