@@ -218,7 +218,11 @@ DEFECTS = {
         "expected 'waiting'",
     ),
     "waits_after_the_end": Defect(
-        SYNC, "            over.cancel()\n", "            pass\n", "loop_wait_ends", "still waits"
+        SYNC,
+        "        finally:\n            over.cancel()\n",
+        "        finally:\n            pass\n",
+        "loop_wait_ends",
+        "still waits",
     ),
     "replaces_by_adopting": Defect(
         SYNC,
