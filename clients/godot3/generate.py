@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The client for Godot 3, made of the scripts of the client for Godot 4: see --help.
 
-The scripts may use what both languages have, and what this file translates: types (Godot 3 gets none), `await`,
-connecting and emitting signals, and the names below. What else differs is in the class Platform of gamed.gd, which
-platform.gd replaces. A construct that Godot 3 lacks is an error with its file and line.
+The scripts may use what both languages have, and what this file translates: types and names of classes (Godot 3 gets
+none: its games preload the scripts), `await`, connecting and emitting signals, and the names below. What else differs
+is in the class Platform of gamed.gd, which platform.gd replaces. A construct that Godot 3 lacks is an error with its
+file and line.
 """
 
 import argparse
@@ -22,7 +23,7 @@ HEADER = "# For Godot 3.2 and later. Made of {} by clients/godot3/generate.py.\n
 
 NAMES = """FileAccess File, JavaScriptBridge JavaScript, PRESET_FULL_RECT PRESET_WIDE, PackedByteArray PoolByteArray,
     PackedStringArray PoolStringArray, RefCounted Reference, STATUS_TLS_HANDSHAKE_ERROR STATUS_SSL_HANDSHAKE_ERROR,
-    TCPServer TCP_Server, TYPE_FLOAT TYPE_REAL, custom_minimum_size rect_min_size, get_length get_len, is_empty empty,
+    TCPServer TCP_Server, TYPE_FLOAT TYPE_REAL, custom_minimum_size rect_min_size, get_length get_len, is_empty empty, is_started is_active,
     max_fps target_fps, process_frame idle_frame, reverse invert, text_submitted text_entered, to_ascii_buffer to_ascii,
     to_utf8_buffer to_utf8, unicode_at ord_at, uri_encode percent_encode, Time.get_ticks OS.get_ticks"""
 RENAMED = dict(pair.split() for pair in NAMES.split(","))
@@ -36,7 +37,7 @@ REFUSED = {
     r"\b(?:Array|Dictionary)\[": "typed arrays or dictionaries. Leave out the type of the elements",
     r"\bsuper\b": "super. Give the function of the other class its own name",
     r"@\w|\bstatic var\b|^var\b.*:\s*(?:$|[sg]et\b)": "annotations, static variables or properties. Use functions",
-    r"^for \w+\s*:|\*\*|[&^r]§": "typed loops, `**`, StringNames, NodePaths or raw strings. Spell them out",
+    r"\*\*|[&^r]§": "`**`, StringNames, NodePaths or raw strings. Spell them out",
     r"^(?:if|elif|else|for|while|match|class|func|static func)\b[\s\S]*[^:]$": "a block on one line. Break the line",
     r"\bnot in\b|\bis not\b": "`not in` or `is not`. Write `not a in b`",
     r"§\.join\(|(?<!Platform)\.slice\(|\bOS\.(?:get_name|execute|has_feature)\b": "a call that differs. Use Platform",
@@ -182,7 +183,7 @@ class Client:
             if line.words == "class Platform:":
                 in_platform = True
                 parts.append(line.code + self.platform)
-            elif not in_platform:
+            elif not in_platform and not line.words.startswith("class_name "):
                 parts.append(self.statement(line))
         for name, function in coroutines(self.scripts[path]):
             needed = (name in self.awaited or name[0] != "_") and not OF_GAMES.fullmatch(name)
@@ -203,7 +204,7 @@ class Client:
         for pattern, text in REFUSED.items():
             if re.search(pattern, words):
                 raise GenerateError(line, f"A script for both engines cannot have {text}")
-        code = re.sub(rf"^(\t*(?:var|const) \w+): {TYPE}", r"\1", code.replace(":=", "="))
+        code = re.sub(rf"^(\t*(?:(?:var|const) \w+|for \w+(?=: {TYPE} in\b))): {TYPE}", r"\1", code.replace(":=", "="))
         if FUNCTION.match(words) or words.startswith("signal "):
             code = re.sub(rf"(\w): {TYPE}", r"\1", re.sub(rf" -> {TYPE}:", ":", code))
             code = re.sub(r"\(\n\t+(.*)\n\t*\)", r"(\1)", code)

@@ -134,6 +134,11 @@ static func poll(_peer):
 	pass
 
 
+# The engine passes the method an argument.
+static func start(thread, target, method):
+	return thread.start(target, method) == OK
+
+
 static func wrap_lines(label):
 	label.autowrap = true
 

@@ -3,11 +3,11 @@
 # The lines come over a connection: Godot 3 cannot read stdin, and reading it would stop the one loop of Godot 4.
 extends SceneTree
 
-const GamedClient = preload("gamed.gd")
+const Client = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 const Assets = preload("gamed_assets.gd")
-const Result = GamedClient.Result
-const Platform = GamedClient.Platform
+const Result = Client.Result
+const Platform = Client.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
@@ -18,7 +18,7 @@ var _socket := StreamPeerTCP.new()
 var _clients: Dictionary = {}
 
 
-func _init():
+func _init() -> void:
 	Engine.max_fps = 1000
 	call_deferred("_serve")
 
@@ -30,15 +30,15 @@ func _serve() -> void:
 		Platform.poll(_socket)
 	_socket.set_no_delay(true)
 	say({"event": "hello", "language": "GDScript (%s)" % Platform.NAME, "features": FEATURES.split(" ")})
-	var line = PackedByteArray()
+	var line := PackedByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 		Platform.poll(_socket)
-		var waiting = _socket.get_available_bytes()
+		var waiting := _socket.get_available_bytes()
 		if waiting <= 0:
 			await Platform.frame()
 			continue
-		var arrived = _socket.get_data(waiting)[1]
-		var end = arrived.get_string_from_ascii().find("\n")
+		var arrived: Variant = _socket.get_data(waiting)[1]
+		var end: float = arrived.get_string_from_ascii().find("\n")
 		while end >= 0:
 			line.append_array(Platform.slice(arrived, 0, end + 1))
 			_perform(Platform.parsed(line.get_string_from_utf8()))
@@ -50,13 +50,13 @@ func _serve() -> void:
 
 
 func say(value: Dictionary) -> void:
-	_socket.put_data((GamedClient.Tools.ascii_json(value) + "\n").to_ascii_buffer())
+	_socket.put_data((Client.Tools.ascii_json(value) + "\n").to_ascii_buffer())
 
 
 func _perform(command: Dictionary) -> void:
-	var result = _at_once(command)
+	var result: Variant = _at_once(command)
 	if result == null:
-		var answer = await _clients[str(command["client"])].call("do_" + str(command["do"]), command)
+		var answer: Variant = await _clients[str(command["client"])].call("do_" + str(command["do"]), command)
 		result = answer
 	if result.error:
 		say({"id": command["id"], "error": error_of(result.error)})
@@ -64,8 +64,8 @@ func _perform(command: Dictionary) -> void:
 		say({"id": command["id"], "ok": result.value})
 
 
-static func error_of(error: GamedClient.GamedError) -> Dictionary:
-	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
+static func error_of(error: Client.GamedError) -> Dictionary:
+	var value := {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
 	if error.retry_after != null:
 		value["retry_after"] = error.retry_after
 	if error.kind == "InvalidProof":
@@ -80,9 +80,9 @@ static func error_of(error: GamedClient.GamedError) -> Dictionary:
 
 
 # The result of a command that no client has to carry out; else null.
-func _at_once(command: Dictionary):
-	var name = str(command.get("client"))
-	var what = str(command.get("do"))
+func _at_once(command: Dictionary) -> Result:
+	var name := str(command.get("client"))
+	var what := str(command.get("do"))
 	if what == "open":
 		return _open(name, command)
 	if what == "close":
@@ -91,19 +91,19 @@ func _at_once(command: Dictionary):
 			_clients.erase(name)
 		return Result.ok({})
 	if not _clients.has(name) or not _clients[name].has_method("do_" + what):
-		var error = GamedClient.GamedError.new("unsupported", "%s of %s" % [what, name])
+		var error := Client.GamedError.new("unsupported", "%s of %s" % [what, name])
 		error.kind = "Driver"
 		return Result.failed(error)
 	return null
 
 
 func _open(name: String, command: Dictionary) -> Result:
-	var options = {"folder": command.get("folder"), "app": command.get("app")}
-	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name", "locale"]:
+	var options := {"folder": command.get("folder"), "app": command.get("app")}
+	for each: String in ["pauses", "timeout_seconds", "clock_shift", "return_seconds", "device_name", "locale"]:
 		options[each] = command.get(each)
-	var client = GamedClient.new(command["server"], options)
-	if client.flaw:
-		return Result.failed(client.flaw)
+	var client := Client.new(command["server"], options)
+	if client.problem:
+		return Result.failed(client.problem)
 	if _clients.has(name):
 		_clients[name].close()
 	_clients[name] = Session.new(self, name, client)
@@ -115,16 +115,17 @@ func _open(name: String, command: Dictionary) -> Result:
 class Session:
 	extends RefCounted
 
-	var _driver
+	var _driver: SceneTree
 	var _name: String
-	var _client: GamedClient
-	var _sign_in = null
+	var _client: Client
+	var _cancellation := Client.Cancellation.new()
+	var _sign_in: Variant = null
 	var _codes: Array = []
-	var _problem: GamedClient.GamedError = null
+	var _problem: Client.GamedError = null
 	var _sync: Sync = null
 	var _shown: Dictionary = {}
 
-	func _init(driver, name: String, client: GamedClient):
+	func _init(driver: SceneTree, name: String, client: Client) -> void:
 		_driver = driver
 		_name = name
 		_client = client
@@ -145,24 +146,24 @@ class Session:
 
 	# -- the person --
 
-	func open_browser(_url):
+	func open_browser(_url: String) -> bool:
 		return true
 
-	func browser_opened(url, _opened, qr_url):
+	func browser_opened(url: String, _opened: bool, qr_url: Variant) -> void:
 		_tell("open", {"url": url, "qr_url": qr_url})
 
-	func choose_provider(providers):
-		var asked = {"providers": [], "labels": []}
-		for provider in providers:
+	func choose_provider(providers: Array) -> String:
+		var asked := {"providers": [], "labels": []}
+		for provider: Dictionary in providers:
 			asked["providers"].append(provider["name"])
 			asked["labels"].append(provider["label"])
 		_tell("choose_provider", asked)
 		return providers[-1]["name"]
 
-	func problem(error):
+	func problem(error: Client.GamedError) -> void:
 		_problem = error
 
-	func finish_code(sign_in, attempts_left):
+	func finish_code(sign_in: Client.SignIn, attempts_left: Variant) -> Variant:
 		_codes.clear()
 		_sign_in = sign_in
 		_tell("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
@@ -178,21 +179,29 @@ class Session:
 		_client.clock_shift = command["shift"]
 		return Result.ok({})
 
+	func do_cancel(_command: Dictionary) -> Result:
+		_cancellation.cancel()
+		_cancellation = Client.Cancellation.new()
+		return Result.ok({})
+
+	func _called(command: Dictionary) -> Client:
+		return _client.cancellable(_cancellation) if command.get("cancellable") else _client
+
 	func do_policy(_command: Dictionary) -> Result:
 		return await _client.policy()
 
 	func do_providers(_command: Dictionary) -> Result:
-		var found = await _client.providers()
+		var found := await _client.providers()
 		return Result.ok({"providers": found.value}) if found.error == null else found
 
 	func do_sign_in(command: Dictionary) -> Result:
-		var result = await _client.sign_in(self, _options(command))
+		var result := await _client.sign_in(self, _options(command))
 		return do_signed_in(command) if result.error == null else result
 
 	func do_ensure_signed_in(command: Dictionary) -> Result:
 		_problem = null
-		var signed_in = await _client.ensure_signed_in(self, _options(command))
-		var problem = _driver.error_of(_problem) if _problem else null
+		var signed_in := await _client.ensure_signed_in(self, _options(command))
+		var problem: Variant = _driver.error_of(_problem) if _problem else null
 		return Result.ok({"signed_in": signed_in, "problem": problem})
 
 	func do_returned(command: Dictionary) -> Result:
@@ -200,8 +209,8 @@ class Session:
 		return Result.ok({})
 
 	func _options(command: Dictionary) -> Dictionary:
-		var options = {}
-		for each in ["provider", "loopback", "return_uri"]:
+		var options := {}
+		for each: String in ["provider", "loopback", "return_uri"]:
 			if command.get(each) != null:
 				options[each] = command[each]
 		return options
@@ -220,41 +229,41 @@ class Session:
 		return Result.ok({})
 
 	func do_signed_in(_command: Dictionary) -> Result:
-		var kept = _client.credential()
+		var kept := _client.credential()
 		if kept == null:
 			return Result.ok({"signed_in": false})
 		return Result.ok({"signed_in": true, "player_id": kept.player_id, "session_id": kept.session_id})
 
 	func do_sign_out(command: Dictionary) -> Result:
-		var scope = command.get("scope")
-		var notified = await _client.sign_out(scope if scope else "this")
+		var scope: Variant = command.get("scope")
+		var notified := await _client.sign_out(scope if scope else "this")
 		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
 
 	func do_set_name(command: Dictionary) -> Result:
-		var stored = await _client.set_name(command["name"])
+		var stored := await _client.set_name(command["name"])
 		return Result.ok({"name": stored.value}) if stored.error == null else stored
 
 	func do_ticket(command: Dictionary) -> Result:
-		var nonce = command.get("nonce")
-		var made = await _client.ticket(command["audience"], nonce if nonce else "")
+		var nonce: Variant = command.get("nonce")
+		var made := await _client.ticket(command["audience"], nonce if nonce else "")
 		return Result.ok({"ticket": made.value}) if made.error == null else made
 
 	func do_whoami(_command: Dictionary) -> Result:
 		return await _client.whoami()
 
 	func do_sessions(_command: Dictionary) -> Result:
-		var found = await _client.list_sessions()
+		var found := await _client.list_sessions()
 		return Result.ok({"sessions": found.value}) if found.error == null else found
 
 	func do_end_session(command: Dictionary) -> Result:
 		return _done(await _client.end_session(command["session_id"]))
 
 	func do_identities(_command: Dictionary) -> Result:
-		var found = await _client.list_identities()
+		var found := await _client.list_identities()
 		return Result.ok({"identities": found.value}) if found.error == null else found
 
 	func do_link(command: Dictionary) -> Result:
-		var provider = await _client.link(self, command.get("provider"), _options(command))
+		var provider := await _client.link(self, command.get("provider"), _options(command))
 		return Result.ok({"provider": provider.value}) if provider.error == null else provider
 
 	func do_unlink(command: Dictionary) -> Result:
@@ -267,26 +276,27 @@ class Session:
 		return _done(await _client.erase_saves())
 
 	func do_export(command: Dictionary) -> Result:
-		var size = await _client.export_saves(command["file"])
+		var size := await _client.export_saves(command["file"])
 		return Result.ok({"size": size.value}) if size.error == null else size
 
 	# -- saves --
 
 	func do_list_saves(_command: Dictionary) -> Result:
-		var found = await _client.list_saves()
+		var found := await _client.list_saves()
 		return Result.ok({"saves": found.value}) if found.error == null else found
 
 	func do_changes(command: Dictionary) -> Result:
-		var wait = command.get("wait")
-		return await _client.changes(command.get("since"), int(wait) if wait else 0, command.get("limit"))
+		var wait: Variant = command.get("wait")
+		var seconds := int(wait) if wait else 0
+		return await _called(command).changes(command.get("since"), seconds, command.get("limit"))
 
 	func do_get(command: Dictionary) -> Result:
 		return _save(await _client.get_save(command["slot"], command.get("unless")))
 
 	func do_put(command: Dictionary) -> Result:
-		var type = command.get("content_type")
-		var data = Marshalls.base64_to_raw(command["data"])
-		var base = command.get("base")
+		var type: Variant = command.get("content_type")
+		var data := Marshalls.base64_to_raw(command["data"])
+		var base: Variant = command.get("base")
 		type = type if type else "application/octet-stream"
 		return await _client.put(command["slot"], data, base, command.get("meta"), type)
 
@@ -294,7 +304,7 @@ class Session:
 		return _done(await _client.delete(command["slot"], command["base"]))
 
 	func do_versions(command: Dictionary) -> Result:
-		var found = await _client.versions(command["slot"])
+		var found := await _client.versions(command["slot"])
 		return Result.ok({"versions": found.value}) if found.error == null else found
 
 	func do_versions_page(command: Dictionary) -> Result:
@@ -310,13 +320,13 @@ class Session:
 		return _done(await _client.dismiss(command["slot"], command["number"]))
 
 	func do_commit(command: Dictionary) -> Result:
-		var writes = []
-		for write in command["writes"]:
-			var one = write.duplicate()
+		var writes := []
+		for write: Dictionary in command["writes"]:
+			var one := write.duplicate()
 			if one.get("data") != null:
 				one["data"] = Marshalls.base64_to_raw(one["data"])
 			writes.append(one)
-		var saved = await _client.commit(writes)
+		var saved := await _client.commit(writes)
 		return Result.ok({"saves": saved.value}) if saved.error == null else saved
 
 	func _done(result: Result) -> Result:
@@ -325,7 +335,7 @@ class Session:
 	func _save(result: Result) -> Result:
 		if result.error or result.value == null:
 			return result
-		var value = result.value.duplicate()
+		var value: Dictionary = result.value.duplicate()
 		value["data"] = Marshalls.raw_to_base64(value["data"])
 		return Result.ok(value)
 
@@ -336,7 +346,7 @@ class Session:
 			_sync.close()
 		_sync = Sync.new(_client)
 		_sync.changed.connect(_changed)
-		return Result.failed(_sync.flaw) if _sync.flaw else Result.ok({})
+		return Result.ok({}) if _sync.is_open() else Result.failed(_sync.problem)
 
 	func do_sync_close(_command: Dictionary) -> Result:
 		_sync.close()
@@ -357,7 +367,7 @@ class Session:
 		_tell("sync_changed", {"slot": status["slot"], "state": status["state"]})
 
 	func do_sync_ready(command: Dictionary) -> Result:
-		var ready = await _sync.ready(command["within"])
+		var ready := await _sync.ready(command["within"])
 		return Result.ok({"ready": ready})
 
 	func do_sync_read(command: Dictionary) -> Result:
@@ -367,36 +377,39 @@ class Session:
 		return _save(_sync.peek(command["slot"]))
 
 	func do_sync_write(command: Dictionary) -> Result:
-		var type = command.get("content_type")
-		var data = Marshalls.base64_to_raw(command["data"])
+		var type: Variant = command.get("content_type")
+		var data := Marshalls.base64_to_raw(command["data"])
 		type = type if type else "application/octet-stream"
 		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
 
 	func do_sync_delete(command: Dictionary) -> Result:
 		return _done(_sync.delete(command["slot"], command.get("including_newer") == true))
 
+	func do_sync_flush(_command: Dictionary) -> Result:
+		return _done(await _sync.flush())
+
 	func do_sync_status(command: Dictionary) -> Result:
 		return Result.ok(_status(_sync.status(command["slot"])))
 
 	func do_sync_slots(_command: Dictionary) -> Result:
-		var found = []
-		for status in _sync.slots():
+		var found := []
+		for status: Dictionary in _sync.slots():
 			found.append(_status(status))
 		return Result.ok({"slots": found})
 
 	func do_sync_pump(_command: Dictionary) -> Result:
-		var result = await _sync.pump()
+		var result := await _sync.send()
 		if result.error:
 			return result
-		var news = []
-		for status in result.value:
+		var news := []
+		for status: Dictionary in result.value:
 			news.append({"slot": status["slot"], "state": status["state"]})
 		return Result.ok({"news": news})
 
 	func do_sync_conflicts(_command: Dictionary) -> Result:
-		var found = []
+		var found := []
 		_shown.clear()
-		for conflict in _sync.conflicts():
+		for conflict: Sync.SyncConflict in _sync.conflicts():
 			_shown[conflict.slot] = conflict
 			found.append({
 				"slot": conflict.slot,
@@ -408,7 +421,7 @@ class Session:
 		return Result.ok({"conflicts": found})
 
 	func do_sync_side(command: Dictionary) -> Result:
-		var conflict = _shown[command["slot"]]
+		var conflict: Variant = _shown[command["slot"]]
 		if command["side"] == "mine":
 			return _save(conflict.mine())
 		if command["side"] == "theirs":
@@ -422,25 +435,25 @@ class Session:
 		return _done(await _shown[command["slot"]].keep_theirs())
 
 	func do_sync_merged(command: Dictionary) -> Result:
-		var data = Marshalls.base64_to_raw(command["data"])
+		var data := Marshalls.base64_to_raw(command["data"])
 		return _done(_shown[command["slot"]].merged(data, command.get("meta")))
 
 	func do_sync_dropped(command: Dictionary) -> Result:
-		return _save(_sync.dropped(command["slot"]))
+		return _save(_sync.lost(command["slot"]))
 
 	func do_sync_other_players(_command: Dictionary) -> Result:
-		var result = await _sync.other_players()
+		var result := await _sync.other_players()
 		return result if result.error else Result.ok({"players": result.value})
 
 	func do_sync_adopt(command: Dictionary) -> Result:
-		var result = await _sync.adopt(command["player_id"], command.get("slots"))
+		var result := await _sync.adopt(command["player_id"], command.get("slots"))
 		return result if result.error else Result.ok({"slots": result.value})
 
 	func do_sync_trouble(_command: Dictionary) -> Result:
-		return Result.ok({"code": _sync.trouble.code if _sync.trouble else null})
+		return Result.ok({"code": _sync.problem.code if _sync.problem else null})
 
 	func _status(status: Dictionary) -> Dictionary:
-		var value = status.duplicate()
+		var value := status.duplicate()
 		value["problem"] = status["problem"].code if status["problem"] else null
 		return value
 
@@ -448,14 +461,14 @@ class Session:
 
 	# The client keeps releases side by side; the suite looks for the files of the current one.
 	func do_download(command: Dictionary) -> Result:
-		var target = command["target"]
-		var assets = Assets.new(_client, target + ".releases")
-		var result = await assets.download(command["channel"])
+		var target: Variant = command["target"]
+		var assets := Assets.new(_called(command), target + ".releases")
+		var result := await assets.download(command["channel"])
 		if result.error:
 			return result
-		var files = result.value["files"].keys()
-		for name in files:
-			var to = "%s/%s" % [target, name]
+		var files: Array = result.value["files"].keys()
+		for name: String in files:
+			var to := "%s/%s" % [target, name]
 			await assets._copied(assets.path(name).value, to, result.value["files"][name])
 		assets.close()
 		return Result.ok({"release": result.value["release"], "files": files})

@@ -2,12 +2,12 @@
 # It signs the player in, counts presses of a button, keeps the count in a save, and asks the player in a conflict.
 extends VBoxContainer
 
-signal answered(text)
+signal answered(text: String)
 
-const GamedClient = preload("gamed.gd")
+const Client = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
 
-var client: GamedClient
+var client: Client
 var saves: Sync
 var presses: int = 0
 
@@ -17,24 +17,24 @@ var _button := Button.new()
 
 
 func _ready() -> void:
-	for part in [_words, _code, _button]:
+	for part: Control in [_words, _code, _button]:
 		add_child(part)
 	_code.hide()
 	_code.text_submitted.connect(_on_code_entered)
 	_button.pressed.connect(_on_pressed)
-	var server = OS.get_environment("GAMED_SERVER")  # a game asks its player, and keeps the answer
-	client = GamedClient.new(server if server != "" else "http://127.0.0.1:8080", {"app": "example"})
+	var server := OS.get_environment("GAMED_SERVER")  # a game asks its player, and keeps the answer
+	client = Client.new(server if server != "" else "http://127.0.0.1:8080", {"app": "example"})
 	client.session_ended.connect(_on_session_ended)
-	var signed_in = await client.ensure_signed_in(self)
+	var signed_in := await client.ensure_signed_in(self)
 	_code.hide()
 	if not signed_in:
 		return
 	saves = Sync.new(client)
-	if saves.flaw:
-		_words.text = saves.flaw.detail
+	if not saves.is_open():
+		_words.text = saves.problem.detail
 		return
 	saves.changed.connect(_on_save_changed)
-	saves.trouble_changed.connect(_on_trouble_changed)
+	saves.problem_changed.connect(_on_problem_changed)
 	saves.run()
 	await saves.ready()
 	_load()
@@ -49,27 +49,27 @@ func _exit_tree() -> void:
 # -- the person of a sign-in --
 
 
-func browser_opened(url: String, opened, _qr_url) -> void:
+func browser_opened(url: String, opened: bool, _qr_url: Variant) -> void:
 	_words.text = "Continue in your browser." if opened else "Open this in a browser: " + url
 	_button.text = ""
 
 
-func finish_code(sign_in, attempts_left):
+func finish_code(sign_in: Client.SignIn, attempts_left: Variant) -> String:
 	_code.show()
 	_button.text = "Show me a code"
 	_words.text = "Type the code that your browser shows."
 	if attempts_left != null:
 		_words.text = "That was not it. %d more tries." % attempts_left
-	while true:
-		var typed = await answered
+	var typed := ""
+	while Client.finish_code(typed) == null:
+		typed = await answered
 		if typed == "" and sign_in:
 			sign_in.show_code()
-		elif GamedClient.finish_code(typed) != null:
-			return typed
+	return typed
 
 
 # True to try again.
-func problem(error: GamedClient.GamedError) -> bool:
+func problem(error: Client.GamedError) -> bool:
 	_code.hide()
 	_words.text = error.detail
 	if client.signed_in():  # no network: the game continues with the saves of this device
@@ -88,23 +88,23 @@ func _on_code_entered(text: String) -> void:
 
 func _on_pressed() -> void:
 	answered.emit("")
-	if saves == null or saves.flaw:
+	if saves == null or not saves.is_open():
 		return
-	var conflicts = saves.conflicts()
+	var conflicts := saves.conflicts()
 	if conflicts.size() > 0:  # a game shows both sides and two buttons
-		var chosen = await conflicts[0].keep_theirs()
+		var chosen: Variant = await conflicts[0].keep_theirs()
 		if chosen.error:
 			_words.text = chosen.error.detail
 			return
 		_load()
 		return
 	presses += 1
-	var written = saves.write("auto", str(presses), {"title": "%d presses" % presses})
+	var written := saves.write("auto", str(presses), {"title": "%d presses" % presses})
 	_show("Saved here." if written.error == null else written.error.detail)
 
 
 func _load() -> void:
-	var found = saves.read("auto")
+	var found := saves.read("auto")
 	if found.error:
 		presses = 0
 		_show(found.error.detail)
@@ -132,8 +132,8 @@ func _on_session_ended(_code: String) -> void:
 	_words.text = "You were signed out. Start the game again."
 
 
-func _on_trouble_changed(trouble: GamedClient.GamedError) -> void:
-	_show("Offline: " + trouble.detail if trouble else "In touch again.")
+func _on_problem_changed(error: Client.GamedError) -> void:
+	_show("Offline: " + error.detail if error else "In touch again.")
 
 
 func _show(text: String) -> void:

@@ -14,10 +14,11 @@
 ## whose loop ends only with a `return` state no type, because the compiler would want a `return` after the loop.
 ## Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
 ## Names and behaviour are those of the reference, clients/python/gamed_client.py.
+class_name GamedClient
 extends RefCounted
 
-signal paused(seconds)  ## before each pause between two tries
-signal session_ended(code)  ## the credential was forgotten: show the sign-in again
+signal paused(seconds: float)  ## before each pause between two tries
+signal session_ended(code: String)  ## the credential was forgotten: show the sign-in again
 
 const VERSION = "1.0.0rc1"
 const TIMEOUT_SECONDS = 15.0
@@ -44,8 +45,9 @@ const ENDED = ["session_not_found", "session_revoked", "token_invalid", "refresh
 
 const OPTIONS = "folder app app_version device_name locale timeout_seconds return_seconds pauses clock_shift"
 
-var origin: Origin = null  ## null if the address is not one: see `flaw`
-var flaw: GamedError = null  ## every call ends with it
+var origin: Origin = null  ## null if the address is not one: see `problem`
+var problem: GamedError = null  ## every call ends with it
+var flaw: GamedError = null  ## @deprecated: The older name of [member problem]; it works until 1.0.
 var folder: String = "user://gamed"  ## Where the credential is kept.
 var app: String = "gamed"  ## The game's name, which separates its sign-in and saves from those of other games.
 var app_version: String = VERSION  ## The game's version.
@@ -58,26 +60,29 @@ var clock_shift: float = 0.0  ## seconds, for tests: by how much this clock is w
 
 var _file: CredentialFile = null
 var _held: Credential = null
-var _player = null
+var _player: Variant = null
+var _sign_outs: int = 0  # how often this client, or that of `_root`, has forgotten its credential
 var _tries: int = TRIES
+var _cancellation := Cancellation.new()
 var _root: WeakRef = null  # the client on which `only` was called; weak, because that one may keep this one
 var _closed: bool = false
-var _ensuring = null  # the person of `ensure_signed_in`, while it runs
+var _ensuring: Variant = null  # the person of `ensure_signed_in`, while it runs
 var _running: WeakRef = null  # the newest SignIn
 
 
-func _init(server: String, options: Dictionary = {}):
-	var entered = Origin.entered(server)
-	flaw = entered.error
+func _init(server: String, options: Dictionary = {}) -> void:
+	var entered := Origin.entered(server)
+	problem = entered.error
 	origin = entered.value
-	for name in OPTIONS.split(" "):
+	for name: String in OPTIONS.split(" "):
 		if options.get(name) != null:
 			set(name, options[name])
-	if flaw == null and not _is_app(app):
-		flaw = GamedError.new("invalid_app", "app: letters, digits, space, '.', '_', '-'")
-	if flaw == null:
+	if problem == null and not _is_app(app):
+		problem = GamedError.new("invalid_app", "app: letters, digits, space, '.', '_', '-'")
+	if problem == null:
 		_file = CredentialFile.new(folder, origin)
 		Tools.hold_tab()
+	flaw = problem
 
 
 static func _is_app(name: String) -> bool:
@@ -132,28 +137,28 @@ class Platform:
 
 	# null if the text is not JSON. JSON.parse_string would print that on the console.
 	static func parsed(text: String) -> Variant:
-		var parser = JSON.new()
+		var parser := JSON.new()
 		return parser.data if parser.parse(text) == OK else null
 
 	# JSON in one line, members in order.
-	static func json(value) -> String:
+	static func json(value: Variant) -> String:
 		return JSON.stringify(_whole(value), "", true, true)
 
 	# The engine writes 3 as 3.0 if it was read as a float, and its parser reads every number as one.
-	static func _whole(value) -> Variant:
+	static func _whole(value: Variant) -> Variant:
 		if value is Dictionary:
-			var made = {}
-			for name in value:
+			var made := {}
+			for name: Variant in value:
 				made[name] = _whole(value[name])
 			return made
 		if value is Array:
-			var list = []
-			for each in value:
+			var list := []
+			for each: Variant in value:
 				list.append(_whole(each))
 			return list
 		return Tools.integer(value, value)
 
-	static func join(parts, between: String) -> String:
+	static func join(parts: Variant, between: String) -> String:
 		return between.join(parts)
 
 	# The bytes from `begin` to before `end`.
@@ -186,16 +191,16 @@ class Platform:
 
 	# 0 if it is not known.
 	static func free_bytes(path: String) -> int:
-		var directory = DirAccess.open(path)
+		var directory := DirAccess.open(path)
 		return directory.get_space_left() if directory else 0
 
 	# The files and folders of a folder, sorted.
 	static func names(path: String) -> Array:
-		var directory = DirAccess.open(path)
+		var directory := DirAccess.open(path)
 		if directory == null:
 			return []
 		directory.include_hidden = true
-		var found = Array(directory.get_files()) + Array(directory.get_directories())
+		var found := Array(directory.get_files()) + Array(directory.get_directories())
 		found.sort()
 		return found
 
@@ -214,6 +219,10 @@ class Platform:
 	static func poll(peer: StreamPeerTCP) -> void:
 		peer.poll()
 
+	# Calls a method of the object in a thread; false if this platform cannot.
+	static func start(thread: Thread, target: Object, method: String) -> bool:
+		return thread.start(Callable(target, method)) == OK
+
 	static func wrap_lines(label: Label) -> void:
 		label.autowrap_mode = TextServer.AUTOWRAP_WORD_SMART
 
@@ -226,7 +235,7 @@ class Platform:
 		return ImageTexture.create_from_image(image)
 
 	# The engine shapes each script, and takes letters that its own font lacks from those of the system.
-	static func can_draw(_texts) -> bool:
+	static func can_draw(_texts: Object) -> bool:
 		return true
 
 	# Begins the lines of this control, and of those below it, on the right.
@@ -237,7 +246,7 @@ class Platform:
 	static func opened_url(notification: int) -> Variant:
 		if notification != Node.NOTIFICATION_APPLICATION_RESUMED or not Engine.has_singleton("AndroidRuntime"):
 			return null
-		var intent = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
+		var intent: Variant = Engine.get_singleton("AndroidRuntime").getActivity().getIntent()
 		return intent.getDataString() if intent else null
 
 	# The address of this app for the end of a sign-in; "" where no browser can open it.
@@ -271,6 +280,7 @@ class GamedError:
 		"StorageFull": "storage_full",
 		"SaveCorrupt": "corrupt_blob",
 		"Unreachable": "unreachable not_arrived closed",
+		"Cancelled": "cancelled",
 		"NotKnown": "not_known",
 		"NotGamed": "not_gamed",
 		"UntrustedAddress": "untrusted_address untrusted_certificate",
@@ -301,13 +311,13 @@ class GamedError:
 	var kind: String = ""  ## the name of the reference's class; the game decides by it
 	var status: int = 0  ## of HTTP; 0 for an error of the client itself
 	var problem: Dictionary = {}  ## every member of the answer (RFC 9457)
-	var retry_after = null  ## seconds
+	var retry_after: Variant = null  ## seconds
 	var answer_lost_before: bool = false  ## an earlier try got no answer, but the server may have carried it out
 	var passing: bool = false  ## the client has retried already
 
 	func _init(
 		the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}, login: bool = false
-	):
+	) -> void:
 		code = the_code
 		detail = the_detail
 		status = the_status
@@ -338,11 +348,11 @@ class GamedError:
 
 	## In the Conflict of a commit: {"slot", "code", "base", "current", "yours"} for each slot that does not match.
 	func slots() -> Array:
-		var found = []
-		for each in problem["conflicts"] if problem.get("conflicts") is Array else []:
+		var found := []
+		for each: Variant in problem["conflicts"] if problem.get("conflicts") is Array else []:
 			if each is Dictionary and each.get("slot") is String:
-				var sides = {"slot": each["slot"], "code": Tools.text(each, "code")}
-				for side in ["base", "current", "yours"]:
+				var sides := {"slot": each["slot"], "code": Tools.text(each, "code")}
+				for side: String in ["base", "current", "yours"]:
 					sides[side] = SaveInfo.maybe(each.get(side))
 				found.append(sides)
 		return found
@@ -353,31 +363,31 @@ class GamedError:
 	func _kind(login: bool) -> String:
 		if code == "deleted" and status == 412:
 			return "Conflict"
-		for name in LOGIN_KINDS:
+		for name: String in LOGIN_KINDS:
 			if code in LOGIN_KINDS[name].split(" "):
 				return name
 		if login:
 			return "LoginFailed"
-		for name in KINDS:
+		for name: String in KINDS:
 			if code in KINDS[name].split(" "):
 				return name
 		return "Refused"
 
 	## Reads the error of an answer without success.
 	static func of(answer: Answer) -> GamedError:
-		var value = {}
+		var value := {}
 		if answer.media_type() == "application/problem+json":
-			var parsed = answer.json()
+			var parsed := answer.json()
 			if parsed.error == null:
 				value = parsed.value
-		var error
+		var error: GamedError
 		if value.get("code") is String:
-			var code = value["code"]
-			var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+			var code: String = value["code"]
+			var words := Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
 			error = GamedError.new(code, words if words != "" else code, answer.status, value)
 		else:
 			error = _of_status(answer.status)
-		var asked = answer.headers.get("retry-after", "")
+		var asked: String = answer.headers.get("retry-after", "")
 		if Tools.only(asked, Tools.DIGITS):
 			error.retry_after = float(asked.substr(0, 6))
 		return error
@@ -395,10 +405,10 @@ class GamedError:
 		return GamedError.new("not_gamed", "No gamed server answers at this address (HTTP %d)." % status, status)
 
 	## The error of a login that has failed, from the problem in the server's answer.
-	static func of_login(value) -> GamedError:
+	static func of_login(value: Variant) -> GamedError:
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
-		var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+		var words := Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
 		return GamedError.new(value["code"], words if words != "" else value["code"], 0, value, true)
 
 
@@ -407,20 +417,34 @@ class Result:
 	extends RefCounted
 
 	var error: GamedError = null  ## null if the call has succeeded.
-	var value = null  ## What the call returns.
+	var value: Variant = null  ## What the call returns.
 
-	static func ok(the_value = null) -> Result:
-		var made = Result.new()
+	## A success.
+	static func ok(the_value: Variant = null) -> Result:
+		var made := Result.new()
 		made.value = the_value
 		return made
 
+	## A failure.
 	static func failed(the_error: GamedError) -> Result:
-		var made = Result.new()
+		var made := Result.new()
 		made.error = the_error
 		return made
 
+	## A failure with a new error.
 	static func wrong(code: String, detail: String) -> Result:
 		return failed(GamedError.new(code, detail))
+
+
+## A way to end calls early: see [method cancellable].
+class Cancellation:
+	extends RefCounted
+
+	var cancelled: bool = false  ## True after `cancel`.
+
+	## Ends the calls that use this, within a frame; they and all later ones end with the code `cancelled`.
+	func cancel() -> void:
+		cancelled = true
 
 
 # --- Tools ------------------------------------------------------------------------------------------------------------
@@ -446,13 +470,13 @@ class Tools:
 
 	# 1 to `most` characters, all of them out of `allowed`.
 	static func only(text: String, allowed: String, most: int = 1000000) -> bool:
-		var long = text.length()
+		var long := text.length()
 		if long == 0 or long > most or text.lstrip(allowed) != "":
 			return false
 		return text.to_ascii_buffer().get_string_from_ascii().length() == long  # lstrip removes NUL, too; this ends there
 
 	# The engine's JSON parser reads every number as a float. `otherwise` for one that is not whole or exceeds 2^53.
-	static func integer(value, otherwise = null) -> Variant:
+	static func integer(value: Variant, otherwise: Variant = null) -> Variant:
 		if typeof(value) == TYPE_INT:
 			return value
 		if typeof(value) == TYPE_FLOAT and value == floor(value) and abs(value) <= 9007199254740991.0:
@@ -468,15 +492,15 @@ class Tools:
 
 	# A member that the protocol requires; `type` is "text", "number", "object" or "list".
 	static func member(of: Dictionary, name: String, type: String) -> Result:
-		var value = of.get(name)
+		var value: Variant = of.get(name)
 		if type == "number":
 			value = integer(value)
 			return lacks(name) if value == null else Result.ok(value)
-		var types = {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
+		var types := {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
 		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
 
 	static func hash_of(data: PackedByteArray) -> PackedByteArray:
-		var context = HashingContext.new()
+		var context := HashingContext.new()
 		context.start(HashingContext.HASH_SHA256)
 		if data.size() > 0:
 			context.update(data)
@@ -493,16 +517,16 @@ class Tools:
 		return "sha-256=:%s:" % Marshalls.raw_to_base64(hash_of(data))
 
 	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
-	static func ascii_json(value) -> String:
-		var text = Platform.json(value)
+	static func ascii_json(value: Variant) -> String:
+		var text := Platform.json(value)
 		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
 			return text
-		var parts = PackedStringArray()
-		var begin = 0
-		var i = 0
+		var parts := PackedStringArray()
+		var begin := 0
+		var i := 0
 		while i < text.length():
-			var at = i
-			var unit = text.unicode_at(i)
+			var at := i
+			var unit := text.unicode_at(i)
 			if unit == 92:  # a backslash; the engine also writes \v, which JSON does not have
 				i += 1
 				unit = 11 if text.unicode_at(i) == 118 else 92
@@ -520,15 +544,15 @@ class Tools:
 			return "\\u%04x\\u%04x" % [0xD800 + (unit >> 10), 0xDC00 + (unit & 0x3FF)]
 		return "\\u%04x" % unit
 
-	static func same_json(one, other) -> bool:
+	static func same_json(one: Variant, other: Variant) -> bool:
 		return ascii_json(one) == ascii_json(other)
 
 	# More than 64 levels, which no answer of the protocol has. The engine's parser is recursive, and would end the game.
 	static func too_deep(text: String) -> bool:
-		var depth = 0
-		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
+		var depth := 0
+		var parts := text.replace("\\\\", "").replace('\\"', "").split('"')
 		for i in range(0, parts.size(), 2):
-			for letter in parts[i].lstrip(",: "):  # String.count would copy the rest of the text at every bracket
+			for letter: String in parts[i].lstrip(",: "):  # String.count would copy the rest of the text at every bracket
 				if letter == "[" or letter == "{":
 					depth += 1
 				elif letter == "]" or letter == "}":
@@ -539,7 +563,7 @@ class Tools:
 
 	# Random letters for names of files; not secret.
 	static func token() -> String:
-		var random = RandomNumberGenerator.new()
+		var random := RandomNumberGenerator.new()
 		random.randomize()
 		return "%08x%08x" % [random.randi(), random.randi()]
 
@@ -549,7 +573,7 @@ class Tools:
 
 	# True if another tab had the lock when this page last asked.
 	static func other_tab() -> bool:
-		var found = Platform.in_page("window.gamedTab") == "other"
+		var found: bool = Platform.in_page("window.gamedTab") == "other"
 		hold_tab()
 		return found
 
@@ -576,11 +600,11 @@ class Origin:
 	static func entered(address: String) -> Result:
 		address = address.strip_edges()
 		if address.find("://") < 0:
-			var guess = _split("https://" + address)
+			var guess := _split("https://" + address)
 			if guess.error:
 				return guess
 			address = ("http://" if guess.value.host in LOOPBACK else "https://") + address
-		var made = _split(address)
+		var made := _split(address)
 		if made.error == null and not path_of(address) in ["", "/"]:
 			return _untrusted("Enter only the name of the server: %s" % made.value.text())
 		return made
@@ -591,15 +615,16 @@ class Origin:
 			return _untrusted("The link has characters that do not belong in one.")
 		return _split(url)
 
+	## The path of a URL, with its query.
 	static func path_of(url: String) -> String:
-		var found = _parts(url)
+		var found: Variant = _parts(url)
 		return found["rest"] if found else ""
 
 	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is not an address.
 	static func _parts(url: String) -> Variant:
-		var at = url.find("://")
-		var found = {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
-		var place = url.substr(at + 3, url.length())
+		var at := url.find("://")
+		var found := {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
+		var place := url.substr(at + 3, url.length())
 		if not found["scheme"] in PORTS:
 			return null
 		for i in range(place.length()):
@@ -607,7 +632,7 @@ class Origin:
 				found["rest"] = place.substr(i, place.length())
 				place = place.substr(0, i)
 				break
-		var colon = place.find(":", place.find("]") + 1)
+		var colon := place.find(":", place.find("]") + 1)
 		if colon >= 0:
 			found["port"] = place.substr(colon + 1, place.length())
 			place = place.substr(0, colon)
@@ -620,18 +645,18 @@ class Origin:
 		return Result.wrong("untrusted_address", detail)
 
 	static func _split(url: String) -> Result:
-		var found = _parts(url)
+		var found: Variant = _parts(url)
 		if found == null:
 			return _untrusted("That is not the address of a server.")
-		var made = Origin.new()
+		var made := Origin.new()
 		made.scheme = found["scheme"]
 		made.host = found["host"].rstrip(".")
 		made.port = int(found["port"]) if found["port"] != "" else PORTS[made.scheme]
-		var numbered = made.host.begins_with("[") and made.host.ends_with("]")
+		var numbered := made.host.begins_with("[") and made.host.ends_with("]")
 		if numbered:
 			made.host = made.host.substr(1, made.host.length() - 2)
 			numbered = ":" in made.host and made.host.is_valid_ip_address()
-		var named = Tools.only(made.host, Tools.LOWER + "._-") and not "" in Array(made.host.split("."))
+		var named := Tools.only(made.host, Tools.LOWER + "._-") and not "" in Array(made.host.split("."))
 		if not (named or numbered) or made.port < 1 or made.port > 65535:
 			return _untrusted("That is not the address of a server.")
 		if made.scheme == "http" and not made.host in LOOPBACK:
@@ -642,17 +667,18 @@ class Origin:
 	func text() -> String:
 		return "%s://%s" % [scheme, authority()]
 
+	## The host, with the port if it is not that of the scheme.
 	func authority() -> String:
-		var name = "[%s]" % host if ":" in host else host
+		var name := "[%s]" % host if ":" in host else host
 		return name if port == PORTS[scheme] else "%s:%d" % [name, port]
 
 	## `url`, if it is one of this server: a server must not send its players' browsers to another one.
 	func require(url: String) -> Result:
-		var other = of(url)
+		var other := of(url)
 		if other.error:
 			return other
 		if other.value.text() != text():
-			var words = "%s sends you to %s. If that is its true address, enter that one instead."
+			var words := "%s sends you to %s. If that is its true address, enter that one instead."
 			return _untrusted(words % [text(), other.value.text()])
 		return Result.ok(url)
 
@@ -671,10 +697,10 @@ class Answer:
 		return headers.get("content-type", "").split(";")[0].strip_edges().to_lower()
 
 	func json() -> Result:
-		var text = body.get_string_from_utf8()
-		var trimmed = text.strip_edges()  # the engine's parser ignores what follows the object
+		var text := body.get_string_from_utf8()
+		var trimmed := text.strip_edges()  # the engine's parser ignores what follows the object
 		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
-			var value = Platform.parsed(text)
+			var value: Variant = Platform.parsed(text)
 			if value is Dictionary:
 				return Result.ok(value)
 		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
@@ -685,7 +711,7 @@ class DigestCheck:
 	extends RefCounted
 
 	func checked(answer: Answer) -> Result:
-		var named = hash_in(answer)
+		var named := hash_in(answer)
 		if named == "":
 			return Tools.lacks("Repr-Digest")
 		if named != Marshalls.raw_to_base64(Tools.hash_of(answer.body)):
@@ -694,25 +720,25 @@ class DigestCheck:
 
 	# In Base64; "" if the answer has none.
 	static func hash_in(answer: Answer) -> String:
-		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
+		var named: PackedStringArray = answer.headers.get("repr-digest", "").split("sha-256=:")
 		return named[1].split(":")[0] if named.size() == 2 else ""
 
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
 # `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
 # each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
-func _request(method: String, path: String, how: Dictionary = {}):
-	var _me = self  # keeps this object until the coroutine ends, also if the game drops it
-	if flaw:
+func _request(method: String, path: String, how: Dictionary = {}) -> Result:
+	var _me := self  # keeps this object until the coroutine ends, also if the game drops it
+	if problem or _cancellation.cancelled:
 		await Platform.frame()
-		return Result.failed(flaw)
-	var body = how.get("body", PackedByteArray())
-	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
-	var fields = Platform.host_fields(origin.authority())
+		return Result.failed(problem if problem else _unreachable(NO_ANSWER))
+	var body: PackedByteArray = how.get("body", PackedByteArray())
+	var name := "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
+	var fields := Platform.host_fields(origin.authority())
 	fields["User-Agent"] = name
 	fields["Accept"] = "*/*"  # without "Connection: close", after which the last bytes of an answer can be lost
-	var extra = how.get("headers", {})
-	for field in extra:
+	var extra: Dictionary = how.get("headers", {})
+	for field: String in extra:
 		fields[field] = extra[field]
 	if how.has("json"):
 		body = Tools.ascii_json(how["json"]).to_ascii_buffer()
@@ -721,34 +747,38 @@ func _request(method: String, path: String, how: Dictionary = {}):
 		fields["Authorization"] = "Bearer %s" % how["bearer"]
 	if body.size() > 0 or method in ["POST", "PUT", "PATCH"]:
 		fields["Content-Length"] = str(body.size())
-	for field in fields:
+	for field: String in fields:
 		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
 			await Platform.frame()
 			return Result.wrong("invalid_header", "%s has characters that a header cannot carry." % field)
-	var lost = false
-	var tries = how.get("tries", _tries)
-	var attempt = 0
+	var lost := false
+	var tries: int = how.get("tries", _tries)
+	var attempt := 0
+	var result: Result
 	while true:
-		var result = await _once(method, path, body, fields, how)
+		result = await _once(method, path, body, fields, how)
 		if result.error == null and how.get("check") != null:
 			result = how["check"].checked(result.value)
 		if result.error == null:
-			return result
-		var error = result.error
+			break
+		var error := result.error
 		error.answer_lost_before = lost
-		var seconds = pause_after(error, attempt)
+		var seconds := pause_after(error, attempt)
 		if not error.passing or attempt + 1 == tries or seconds > LONGEST_PAUSE_SECONDS or is_closed():
-			return result
+			break
 		lost = lost or error.kind == "Unreachable"
 		await _pause(seconds)
+		if is_closed():
+			return Result.failed(_unreachable(NO_ANSWER))
 		attempt += 1
+	return result
 
 
 # Makes one try, without redirects, cookies and proxies.
 func _once(method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary) -> Result:
-	var http = HTTPClient.new()
+	var http := HTTPClient.new()
 	http.read_chunk_size = SLICE_BYTES
-	var result = await _exchange(http, method, path, body, fields, how)
+	var result := await _exchange(http, method, path, body, fields, how)
 	http.close()
 	if result.error == null and (result.value.status < 200 or result.value.status > 299):
 		return Result.failed(GamedError.of(result.value))
@@ -758,15 +788,15 @@ func _once(method: String, path: String, body: PackedByteArray, fields: Dictiona
 func _exchange(
 	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
 ) -> Result:
-	var timeout = how.get("timeout", timeout_seconds) * 1000
-	var connected = await _connected(http, timeout)
+	var timeout: float = how.get("timeout", timeout_seconds) * 1000
+	var connected := await _connected(http, timeout)
 	if connected.error:
 		return connected
-	var sent = await _send(http, method, path, body, fields, timeout)
+	var sent := await _send(http, method, path, body, fields, timeout)
 	if sent.error:
 		return sent
-	var taking = Taking.new(http, method, how)
-	var since = Time.get_ticks_msec()
+	var taking := Taking.new(http, method, how)
+	var since := Time.get_ticks_msec()
 	while http.get_status() == HTTPClient.STATUS_BODY:
 		if taking.some():
 			since = Time.get_ticks_msec()
@@ -780,10 +810,10 @@ func _exchange(
 
 
 func _connected(http: HTTPClient, timeout: float) -> Result:
-	var secure = origin.scheme == "https"
-	var host = origin.host if secure else Platform.LOOPBACK.get(origin.host, origin.host)
-	var error = Platform.connect_http(http, host, origin.port, secure)
-	var since = Time.get_ticks_msec()
+	var secure := origin.scheme == "https"
+	var host: String = origin.host if secure else Platform.LOOPBACK.get(origin.host, origin.host)
+	var error := Platform.connect_http(http, host, origin.port, secure)
+	var since := Time.get_ticks_msec()
 	while true:
 		await Platform.frame()
 		if error == OK:
@@ -793,7 +823,7 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 		if Time.get_ticks_msec() - since > timeout or is_closed():
 			return Result.failed(_unreachable(NO_ANSWER))
 	if http.get_status() == HTTPClient.STATUS_TLS_HANDSHAKE_ERROR:
-		var words = "%s cannot prove that it is %s." % [origin.text(), origin.host]
+		var words := "%s cannot prove that it is %s." % [origin.text(), origin.host]
 		return Result.wrong("untrusted_certificate", words)
 	if http.get_status() != HTTPClient.STATUS_CONNECTED:
 		return Result.failed(_unreachable(NO_ANSWER))
@@ -805,7 +835,7 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 func _send(
 	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, timeout: float
 ) -> Result:
-	var methods = {
+	var methods := {
 		"GET": HTTPClient.METHOD_GET,
 		"HEAD": HTTPClient.METHOD_HEAD,
 		"POST": HTTPClient.METHOD_POST,
@@ -813,22 +843,22 @@ func _send(
 		"DELETE": HTTPClient.METHOD_DELETE,
 		"PATCH": HTTPClient.METHOD_PATCH
 	}
-	var lines = PackedStringArray()
-	for field in fields:
+	var lines := PackedStringArray()
+	for field: String in fields:
 		lines.append("%s: %s" % [field, fields[field]])
-	var web = Platform.is_web()  # there the browser sends, and sets the length
+	var web := Platform.is_web()  # there the browser sends, and sets the length
 	if http.request_raw(methods[method], path, lines, body if web else PackedByteArray()) != OK:
 		await Platform.frame()
 		return Result.failed(_unreachable(NO_ANSWER))
-	var begin = body.size() if web else 0
+	var begin := body.size() if web else 0
 	if not web:
 		http.poll()  # the engine sends the head; the body follows by hand, so that an early answer is read
-	var since = Time.get_ticks_msec()
+	var since := Time.get_ticks_msec()
 	while true:
-		var frame = Time.get_ticks_usec()
+		var frame := Time.get_ticks_usec()
 		while begin < body.size() and Time.get_ticks_usec() - frame < FRAME_USEC:
-			var slice = Platform.slice(body, begin, int(min(begin + SLICE_BYTES, body.size())))
-			var wrote = http.get_connection().put_partial_data(slice)
+			var slice := Platform.slice(body, begin, int(min(begin + SLICE_BYTES, body.size())))
+			var wrote := http.get_connection().put_partial_data(slice)
 			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # the server reads no more; its answer may say why
 			if wrote[1] == 0:
 				break
@@ -853,18 +883,18 @@ class Taking:
 	var _body := PackedByteArray()
 	var _size: int = 0
 	var _limit: int = 0
-	var _sink = null
+	var _sink: Variant = null
 	var _chunked: bool = false
 
-	func _init(http: HTTPClient, method: String, how: Dictionary):
+	func _init(http: HTTPClient, method: String, how: Dictionary) -> void:
 		_http = http
 		_method = method
 		_answer.status = http.get_response_code()
-		for line in http.get_response_headers():
-			var colon = line.find(":")
-			var name = line.substr(0, colon).strip_edges().to_lower()
-			var value = line.substr(colon + 1, line.length()).strip_edges()
-			var more = _answer.headers.has(name)
+		for line: String in http.get_response_headers():
+			var colon := line.find(":")
+			var name := line.substr(0, colon).strip_edges().to_lower()
+			var value := line.substr(colon + 1, line.length()).strip_edges()
+			var more := _answer.headers.has(name)
 			_answer.headers[name] = "%s, %s" % [_answer.headers[name], value] if more else value
 		_chunked = http.is_response_chunked()
 		_limit = how.get("limit", MAX_JSON_BYTES) if _answer.status < 300 else MAX_JSON_BYTES
@@ -874,18 +904,18 @@ class Taking:
 
 	# Reads arrived bytes for at most FRAME_USEC; true if there were any.
 	func some() -> bool:
-		var before = _size
-		var frame = Time.get_ticks_usec()
+		var before := _size
+		var frame := Time.get_ticks_usec()
 		while error == null and Time.get_ticks_usec() - frame < FRAME_USEC:
 			if _http.get_status() != HTTPClient.STATUS_BODY:
 				break
-			var part = _http.read_response_body_chunk()
+			var part := _http.read_response_body_chunk()
 			if part.size() == 0:
 				_http.poll()  # updates the status of the connection
 				break
 			_size += part.size()
 			if _size > _limit:
-				var words = "The server's answer is larger than any expected here."
+				var words := "The server's answer is larger than any expected here."
 				error = GamedError.new("not_gamed", words)
 			elif _sink:
 				error = _sink.take(part)
@@ -896,7 +926,7 @@ class Taking:
 	func whole() -> bool:
 		if _method == "HEAD" or _answer.status in [204, 304] or Platform.is_web():
 			return true
-		var length = _answer.headers.get("content-length", "")
+		var length: String = _answer.headers.get("content-length", "")
 		if Tools.only(length, Tools.DIGITS, 15):
 			return _size == int(length)
 		return _chunked and _http.get_status() == HTTPClient.STATUS_CONNECTED
@@ -906,13 +936,16 @@ class Taking:
 		return _answer
 
 
+# The error of a request without an answer; another one if that is because the call had to end.
 func _unreachable(what: String) -> GamedError:
+	if _cancellation.cancelled:
+		return GamedError.new("cancelled", "This was cancelled.")
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
 ## Seconds before the next try: the server's Retry-After, else doubling; random, so that clients do not retry together.
 static func pause_after(error: GamedError, attempt: int) -> float:
-	var random = RandomNumberGenerator.new()
+	var random := RandomNumberGenerator.new()
 	random.randomize()
 	if error.retry_after != null:
 		return error.retry_after + random.randf_range(0, min(error.retry_after, 3.0) + 0.1)
@@ -920,9 +953,9 @@ static func pause_after(error: GamedError, attempt: int) -> float:
 
 
 func _pause(seconds: float) -> void:
-	var _me = self
+	var _me := self
 	_root_client().paused.emit(seconds)
-	var end = Time.get_ticks_msec() + seconds * 1000 * pauses
+	var end := Time.get_ticks_msec() + seconds * 1000 * pauses
 	await Platform.frame()
 	while Time.get_ticks_msec() < end and not is_closed():
 		await Platform.frame()
@@ -944,35 +977,37 @@ class Credential:
 	var refresh_credential: String = ""  ## A secret: never log it.
 	var access_token: String = ""  ## A secret: never log it.
 	var access_expires: float = 0.0  ## seconds since 1970 by this machine's clock
-	var access_lifetime = null  ## seconds; null in files that older versions of this client wrote
-	var player_name = null  ## the name that games show, as the server sent it last; null as before, or without one
+	var access_lifetime: Variant = null  ## seconds; null in files that older versions of this client wrote
+	var player_name: Variant = null  ## the name that games show, as the server sent it last; null without one
 
 	## True if the access token can be used at `now` without a refresh.
 	func fresh(now: float) -> bool:
-		var share = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
+		var share: float = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
 		return now < access_expires - min(EARLY_SECONDS, share)
 
+	## As it is kept on the disk.
 	func to_json() -> String:
-		var value = {"access_expires": access_expires, "access_lifetime": access_lifetime, "player_name": player_name}
-		for name in MEMBERS:
+		var value := {"access_expires": access_expires, "access_lifetime": access_lifetime, "player_name": player_name}
+		for name: String in MEMBERS:
 			value[name] = get(name)
 		return Tools.ascii_json(value)
 
+	## The name of a player in an answer; null without one.
 	static func name_of(player: Dictionary, member: String = "name") -> Variant:
 		return player[member] if player.get(member) is String else null
 
 	## null if the text is not a credential of this client.
 	static func of(text: String) -> Credential:
-		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
 			return null
-		var made = Credential.new()
+		var made := Credential.new()
 		made.access_expires = value["access_expires"]
 		if not typeof(value.get("access_lifetime")) in [TYPE_NIL, TYPE_FLOAT, TYPE_INT]:
 			return null
 		made.access_lifetime = value.get("access_lifetime")
 		made.player_name = Credential.name_of(value, "player_name")
-		for name in MEMBERS:
+		for name: String in MEMBERS:
 			if not value.get(name) is String:
 				return null
 			made.set(name, value[name])
@@ -989,11 +1024,11 @@ class Disk:
 
 	# Makes a folder that only this user can open. On Windows and phones user:// already belongs to the user or the app.
 	static func private_folder(path: String) -> bool:
-		var missing = []
+		var missing := []
 		while not Platform.has_folder(path) and path.get_base_dir() != path:
 			missing.push_front(path)
 			path = path.get_base_dir()
-		for each in missing:
+		for each: String in missing:
 			if not Platform.make_folder(each):
 				return Platform.has_folder(each)
 			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
@@ -1003,14 +1038,14 @@ class Disk:
 	# disk, so there the same is true after a power cut: with WHOLE the old or the new bytes, with KEPT the new ones, with
 	# LOOSE neither. A secret's file is closed to other users before the secret is written.
 	static func write_whole(path: String, data: PackedByteArray, how: int = KEPT, secret: bool = false) -> bool:
-		var temporary = path + ".new"
+		var temporary := path + ".new"
 		if secret:
-			var empty = Platform.open(temporary, FileAccess.WRITE)
+			var empty := Platform.open(temporary, FileAccess.WRITE)
 			if empty == null:
 				return false
 			empty.close()
 			_run("chmod", ["600", ProjectSettings.globalize_path(temporary)])
-		var file = Platform.open(temporary, FileAccess.WRITE)
+		var file := Platform.open(temporary, FileAccess.WRITE)
 		if file == null:
 			return false
 		file.store_buffer(data)
@@ -1030,32 +1065,67 @@ class Disk:
 
 	# null if the file is missing. On a system that cannot rename over a file in one step, `<path>.new` may have the bytes.
 	static func read(path: String) -> Variant:
-		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
+		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return null
-		var data = file.get_buffer(file.get_length())
+		var data := file.get_buffer(file.get_length())
 		file.close()
 		return data
 
 	static func size_of(path: String) -> int:
-		var file = Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
+		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		if file == null:
 			return -1
-		var size = file.get_length()
+		var size := file.get_length()
 		file.close()
 		return size
 
 	static func remove(path: String) -> bool:
 		return Platform.remove(path) if Platform.has_file(path) else true
 
-	static func flush(path: String) -> void:
-		if Platform.system() == "linux":
-			_run("sync", [ProjectSettings.globalize_path(path)])
+	# True once the files are on the disk, also after a power cut; true, too, on a system without a command for that.
+	static func flush(path: String, others: Array = []) -> bool:
+		var paths := []
+		for each: String in [path] + others:
+			paths.append(ProjectSettings.globalize_path(each))
+		return not flushes() or _run("sync", paths)
+
+	# True if `flush` waits for the disk here.
+	static func flushes() -> bool:
+		return Platform.system() == "linux"
 
 	# Runs a program of the system; its arguments are only paths and numbers.
 	static func _run(program: String, arguments: Array, output: Array = []) -> bool:
-		var known = Platform.system() in Platform.UNIX or program == "tasklist"
+		var known := Platform.system() in Platform.UNIX or program == "tasklist"
 		return known and Platform.execute(program, arguments, output)
+
+
+# A flush in a thread: the frames of the game go on. `over` is set at its end, and `done` if it has succeeded.
+class Flush:
+	extends RefCounted
+
+	var over: bool = false
+	var done: bool = false
+	var _paths: Array = []
+	var _thread := Thread.new()
+
+	func _init(paths: Array) -> void:
+		_paths = paths
+		if not Platform.start(_thread, self, "_run"):
+			_run()
+
+	func _run(_nothing: Variant = null) -> void:
+		done = Disk.flush(_paths.pop_front(), _paths)
+		over = true
+
+	# Waits for the end.
+	func join() -> void:
+		if _thread.is_started():
+			_thread.wait_to_finish()
+
+	func _notification(what: int) -> void:
+		if what == NOTIFICATION_PREDELETE and _thread.is_started():
+			_thread.wait_to_finish()
 
 
 # A lock between processes, and between objects of one: each makes a file of its own, and then lists the others' files.
@@ -1066,9 +1136,9 @@ class Claim:
 	var _path: String = ""
 
 	static func take(folder: String, name: String) -> Claim:
-		var made = mark(folder, name)  # if that fails, the later write fails, too, and has an error
-		for other in Platform.names(folder):
-			var path = folder + "/" + other
+		var made := mark(folder, name)  # if that fails, the later write fails, too, and has an error
+		for other: String in Platform.names(folder):
+			var path := folder + "/" + other
 			if other.begins_with(name + ".lock-") and path != made._path:
 				if lives(other.substr(name.length() + 6, other.length()).split("-")[0]):
 					made.drop()
@@ -1078,18 +1148,18 @@ class Claim:
 
 	# Makes a file that does not exclude others.
 	static func mark(folder: String, name: String) -> Claim:
-		var made = Claim.new()
+		var made := Claim.new()
 		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
-		var file = Platform.open(made._path, FileAccess.WRITE)
+		var file := Platform.open(made._path, FileAccess.WRITE)
 		if file:
 			file.close()
 		return made
 
 	# Lists the names that living processes have marked, and removes those of dead ones.
 	static func marked(folder: String) -> Array:
-		var found = []
-		for each in Platform.names(folder):
-			var halves = each.split(".lock-")
+		var found := []
+		for each: String in Platform.names(folder):
+			var halves := each.split(".lock-")
 			if halves.size() == 2 and lives(halves[1].split("-")[0]):
 				found.append(halves[0])
 			else:
@@ -1108,13 +1178,13 @@ class Claim:
 	# `<pid>.<start time>`, because the system gives a pid again. Only Linux has the start time in a file; elsewhere a
 	# random word replaces that of this process, because a page in a browser has the same pid each time.
 	static func process(pid: int) -> String:
-		var linux = Platform.system() == "linux"
-		var file = Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
+		var linux := Platform.system() == "linux"
+		var file := Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
 		if file == null:
 			return "%d.%s" % [pid, _run() if pid == OS.get_process_id() else ""]
-		var line = file.get_line()
+		var line := file.get_line()
 		file.close()
-		var rest = line.substr(line.rfind(")") + 2, line.length()).split(" ")
+		var rest := line.substr(line.rfind(")") + 2, line.length()).split(" ")
 		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
 	static func _run() -> String:
@@ -1123,7 +1193,7 @@ class Claim:
 		return Engine.get_meta("gamed_run")
 
 	static func lives(whose: String) -> bool:
-		var pid = int(whose.split(".")[0])
+		var pid := int(whose.split(".")[0])
 		if pid == OS.get_process_id():
 			return whose == process(pid) or Tools.other_tab()
 		match Platform.system():
@@ -1132,7 +1202,7 @@ class Claim:
 			"macos":
 				return Disk._run("ps", ["-p", str(pid)])
 			"windows":
-				var output = []
+				var output := []
 				Disk._run("tasklist", ["/NH", "/FI", "PID eq %d" % pid], output)
 				return str(output).find(" %d " % pid) >= 0
 		return false  # elsewhere a game runs once
@@ -1147,16 +1217,16 @@ class CredentialFile:
 	var path: String = ""
 	var _origin: String = ""
 
-	func _init(the_folder: String, origin: Origin):
+	func _init(the_folder: String, origin: Origin) -> void:
 		folder = the_folder
 		_origin = origin.text()
 		place = "%s-%s" % [origin.host.replace(":", "_"), _origin.sha256_text().substr(0, 12)]
 		path = "%s/%s.json" % [folder, place]
 
 	func read() -> Credential:
-		for name in [path, path + ".new"]:
-			var data = Disk.read(name)
-			var kept = Credential.of(data.get_string_from_utf8()) if data != null and data.size() > 0 else null
+		for name: String in [path, path + ".new"]:
+			var data: Variant = Disk.read(name)
+			var kept := Credential.of(data.get_string_from_utf8()) if data != null and data.size() > 0 else null
 			if kept and kept.origin == _origin:
 				return kept
 		return null
@@ -1174,15 +1244,15 @@ class CredentialFile:
 # Waits until no other process changes the credential, at most 60 s. The server accepts a second refresh with the same
 # credential only for 30 s.
 func _claimed() -> Claim:
-	var _me = self
+	var _me := self
 	await Platform.frame()
 	Disk.private_folder(folder)
-	var end = Time.get_ticks_msec() + 60000
+	var end := Time.get_ticks_msec() + 60000
 	while Time.get_ticks_msec() < end and not is_closed():
-		var claim = Claim.take(folder, _file.place)
+		var claim := Claim.take(folder, _file.place)
 		if claim:
 			return claim
-		var again = Time.get_ticks_msec() + 20 + randi() % 60
+		var again := Time.get_ticks_msec() + 20 + randi() % 60
 		while Time.get_ticks_msec() < again:
 			await Platform.frame()
 	return Claim.new()
@@ -1200,7 +1270,7 @@ class Proof:
 	var answered: bool = false
 	var replied: bool = false
 
-	func _init(the_kind: String, the_text):
+	func _init(the_kind: String, the_text: String) -> void:
 		kind = the_kind
 		text = the_text
 
@@ -1224,7 +1294,7 @@ class ReturnListener:
 		return port != 0
 
 	func _serve() -> void:
-		var _me = self  # keeps this object until the browser has its answer, after the sign-in
+		var _me := self  # keeps this object until the browser has its answer, after the sign-in
 		while open:
 			if _server.is_connection_available():
 				_answer(_server.take_connection())
@@ -1232,23 +1302,23 @@ class ReturnListener:
 		_server.stop()
 
 	func _answer(peer: StreamPeerTCP) -> void:
-		var head = PackedByteArray()
-		var end = Time.get_ticks_msec() + 10000
+		var head := PackedByteArray()
+		var end := Time.get_ticks_msec() + 10000
 		while head.get_string_from_ascii().find("\r\n\r\n") < 0:
 			Platform.poll(peer)
 			if head.size() > 8192 or Time.get_ticks_msec() > end or peer.get_status() != StreamPeerTCP.STATUS_CONNECTED:
 				peer.disconnect_from_host()
 				return
-			var waiting = peer.get_available_bytes()
+			var waiting := peer.get_available_bytes()
 			if waiting > 0:
 				head.append_array(peer.get_data(int(min(waiting, 8192)))[1])
 			else:
 				await Platform.frame()
-		var ticket = _ticket(head.get_string_from_ascii())
+		var ticket: Variant = _ticket(head.get_string_from_ascii())
 		if ticket == null:  # a ticket of another login, or none
 			_reply(peer, "404 Not Found", "")
 			return
-		var proof = Proof.new("ticket", ticket)
+		var proof := Proof.new("ticket", ticket)
 		proofs.append(proof)
 		end = Time.get_ticks_msec() + RETURN_SECONDS * 1000
 		while not proof.answered and Time.get_ticks_msec() < end:
@@ -1259,15 +1329,15 @@ class ReturnListener:
 
 	# The ticket of `GET /gamed/return?login_id=...&ticket=...` for this login; else null.
 	func _ticket(head: String) -> Variant:
-		var lines = head.split("\r\n")
-		var first = lines[0].split(" ")
-		var hosts = []
+		var lines := head.split("\r\n")
+		var first := lines[0].split(" ")
+		var hosts := []
 		for i in range(1, lines.size()):
 			if lines[i].to_lower().begins_with("host:"):
 				hosts.append(lines[i].substr(5, lines[i].length()).strip_edges())
 		if first.size() != 3 or first[0] != "GET" or hosts != ["127.0.0.1:%d" % port]:
 			return null
-		var halves = first[1].split("?")
+		var halves := first[1].split("?")
 		return ticket_in(halves[1], login_id) if halves.size() == 2 and halves[0] == "/gamed/return" else null
 
 	# The ticket in `login_id=...&ticket=...`, if it is one of this login; else null. Neither has a character that an
@@ -1275,26 +1345,26 @@ class ReturnListener:
 	static func ticket_in(query: String, login_id: String) -> Variant:
 		if login_id == "" or query.count("&") > 8:
 			return null
-		var values = {}
-		for pair in query.split("&"):
-			var name = pair.split("=")[0]
+		var values := {}
+		for pair: String in query.split("&"):
+			var name := pair.split("=")[0]
 			if values.has(name):
 				return null
 			values[name] = pair.substr(name.length() + 1, pair.length())
-		var ticket = values.get("ticket", "")
+		var ticket: String = values.get("ticket", "")
 		if values.get("login_id") != login_id or not Tools.only(ticket, Tools.BASE64URL, 256):
 			return null
 		return ticket
 
 	func _reply(peer: StreamPeerTCP, status: String, more: String) -> void:
-		var head = "HTTP/1.1 %s\r\n%sContent-Length: 0\r\nCache-Control: no-store\r\n" % [status, more]
+		var head := "HTTP/1.1 %s\r\n%sContent-Length: 0\r\nCache-Control: no-store\r\n" % [status, more]
 		head += "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
 		peer.put_data(head.to_ascii_buffer())
 		_linger(peer)
 
 	# Keeps the connection until the browser has read the answer and closes it.
 	func _linger(peer: StreamPeerTCP) -> void:
-		var end = Time.get_ticks_msec() + 2000
+		var end := Time.get_ticks_msec() + 2000
 		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 			Platform.poll(peer)
 			await Platform.frame()
@@ -1306,27 +1376,27 @@ class SignIn:
 	extends RefCounted
 
 	var stage: String = ""  ## waiting_for_browser, at_provider, exchanging or proof_required (protocol)
-	var _client
-	var _person
-	var _provider
+	var _client: GamedClient
+	var _person: Object
+	var _provider: Variant
 	var _options: Dictionary = {}
 	var _intent: String = "login"
 	var _proofs: Array = []
 	var _listener: ReturnListener = null
 	var _asked: bool = false
-	var _secret = null
+	var _secret: Variant = null
 	var _cancelled: bool = false
 	var _over: bool = false
 	var _deadline: int = 0
 	var _login_id: String = ""
 	var _login_url: String = ""
-	var _qr_url = null
+	var _qr_url: Variant = null
 	var _poll_path: String = ""
 	var _max_wait: int = 25
 	var _code_only: bool = false
 
 	# options: loopback, return_uri; intent: login, adopt, link.
-	func _init(client, person, provider, options: Dictionary, intent: String):
+	func _init(client: GamedClient, person: Object, provider: Variant, options: Dictionary, intent: String) -> void:
 		_client = client
 		_person = person
 		_provider = provider
@@ -1335,8 +1405,8 @@ class SignIn:
 
 	## Result of the Credential, which is on disk then; for a link that of the provider. Any failure cancels the login.
 	func run() -> Result:
-		var _me = self
-		var result = await _run()
+		var _me := self
+		var result := await _run()
 		_over = true
 		if _listener:
 			_listener.open = false
@@ -1347,12 +1417,12 @@ class SignIn:
 
 	## After this no credential of the login works; `run` ends with login_cancelled.
 	func cancel() -> void:
-		var _me = self
+		var _me := self
 		_cancelled = true
 		await Platform.frame()
 		if _secret != null:
-			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
-			await _client._request("POST", "/auth/login/cancel", how)
+			var how := {"bearer": _secret, "timeout": 5, "tries": 1}
+			await _client._root_client()._request("POST", "/auth/login/cancel", how)
 
 	## For "Show me a code": opens the page that shows it, unless the sign-in is over.
 	func show_code() -> void:
@@ -1361,33 +1431,33 @@ class SignIn:
 
 	## Passes the address that the app was opened with; true if it belongs to this sign-in.
 	func returned(url: String) -> bool:
-		var uri = _options.get("return_uri")
-		var begin = "" if uri == null else uri + ("&" if "?" in uri else "?")
-		var ticket = null
+		var uri: Variant = _options.get("return_uri")
+		var begin: String = "" if uri == null else uri + ("&" if "?" in uri else "?")
+		var ticket: Variant = null
 		if begin != "" and url.length() <= 2048 and url.begins_with(begin):
 			ticket = ReturnListener.ticket_in(url.substr(begin.length(), url.length()), _login_id)
 		if ticket != null:
-			var proof = Proof.new("ticket", ticket)
+			var proof := Proof.new("ticket", ticket)
 			proof.replied = true  # no browser waits for an answer
 			_proofs.append(proof)
 		return ticket != null
 
 	func _run() -> Result:
-		var chosen = await _choose()
+		var chosen := await _choose()
 		if chosen.error:
 			return chosen
-		var started = await _start()
+		var started := await _start()
 		if started.error:
 			return started
 		if _cancelled:
 			await cancel()  # the server has just made the login
 			return _cancellation()
 		_show()
-		var complete = await _settle()
+		var complete := await _settle()
 		if complete.error:
 			return complete
 		if _intent == "link":
-			var linked = Tools.member(complete.value, "linked", "object")
+			var linked := Tools.member(complete.value, "linked", "object")
 			return Tools.member(linked.value, "provider", "text") if linked.error == null else linked
 		return await _client.keep(complete.value)
 
@@ -1396,12 +1466,12 @@ class SignIn:
 		await Platform.frame()
 		if _intent == "link" and _provider != null:
 			return Result.ok()
-		var listed = await _client.providers()
+		var listed := await _client.providers()
 		if listed.error or _provider != null or listed.value.size() == 0:
 			return listed
 		_provider = listed.value[0]["name"] if listed.value.size() == 1 else null
 		if _provider == null and _person.has_method("choose_provider"):
-			var chosen = await _person.choose_provider(listed.value)
+			var chosen: Variant = await _person.choose_provider(listed.value)
 			_provider = chosen
 		return Result.ok() if _provider is String and not _cancelled else _cancellation()
 
@@ -1409,7 +1479,7 @@ class SignIn:
 		return Result.wrong("login_cancelled", "The sign-in was cancelled.")
 
 	func _start() -> Result:
-		var body = {"client": _client._device()}
+		var body := {"client": _client._device()}
 		if _client.language() != "":
 			body["locale"] = _client.language()
 		if _provider != null:
@@ -1426,7 +1496,7 @@ class SignIn:
 				body["loopback_port"] = _listener.port
 			else:
 				_listener = null
-		var answer
+		var answer: Result
 		if _intent == "link":
 			answer = await _client._game("POST", "/auth/login", {"json": body})
 		else:
@@ -1436,26 +1506,26 @@ class SignIn:
 	func _started(parsed: Result) -> Result:
 		if parsed.error:
 			return parsed
-		var value = parsed.value
-		var poll = value.get("poll")
+		var value: Variant = parsed.value
+		var poll: Variant = value.get("poll")
 		if not poll is Dictionary:
 			return Tools.lacks("poll")
-		var found = {}
-		for each in [[value, "device_secret", "text"], [value, "expires_in", "number"], [value, "login_url", "text"],
+		var found := {}
+		for each: Array in [[value, "device_secret", "text"], [value, "expires_in", "number"], [value, "login_url", "text"],
 				[value, "login_id", "text"], [poll, "url", "text"], [poll, "max_wait", "number"]]:
-			var one = Tools.member(each[0], each[1], each[2])
+			var one := Tools.member(each[0], each[1], each[2])
 			if one.error:
 				return one
 			found[each[1]] = one.value
 		_secret = found["device_secret"]
 		_deadline = Time.get_ticks_msec() + (found["expires_in"] + 30) * 1000
-		for url in [found["login_url"], found["url"]]:
-			var trusted = _client.origin.require(url)
+		for url: String in [found["login_url"], found["url"]]:
+			var trusted := _client.origin.require(url)
 			if trusted.error:
 				return trusted
 		_login_id = found["login_id"]
 		_login_url = found["login_url"]
-		var picture = value.get("qr_url")
+		var picture: Variant = value.get("qr_url")
 		_qr_url = picture if picture is String and _client.origin.require(picture).error == null else null
 		_poll_path = Origin.path_of(found["url"]).split("?")[0].split("#")[0]
 		_max_wait = int(min(found["max_wait"], 25))
@@ -1468,21 +1538,23 @@ class SignIn:
 		_client._show(_person, _login_url, _qr_url)
 
 	# Collects until the login has ended. A lost answer loses nothing: the same proof is sent again.
-	func _settle():
+	func _settle() -> Result:
 		stage = "waiting_for_browser"
-		var proof = null
-		while true:
-			var answer = await _collect(proof)
+		var proof: Proof = null
+		var answer := Result.new()
+		await Platform.frame()
+		while answer.error == null:
+			answer = await _collect(proof)
 			if answer.error and answer.error.kind == "InvalidProof":
-				var left = answer.error.attempts_left()
+				var left := answer.error.attempts_left()
 				answer = await _collect(null)
 				if proof and proof.kind == "finish_code" and left > 0:
 					_ask_for_code(left)
 			if proof:
 				proof.answered = true
 			if answer.error:
-				return answer
-			var value = answer.value
+				break
+			var value: Dictionary = answer.value
 			if Tools.text(value, "status") == "complete":
 				if proof and proof.kind == "ticket":
 					await _until_replied(proof)
@@ -1495,61 +1567,61 @@ class SignIn:
 			proof = null
 			if stage == "proof_required":
 				proof = await _await_proof()
+		return answer
 
 	# The browser gets its answer before this process may end.
 	func _until_replied(proof: Proof) -> void:
-		var end = Time.get_ticks_msec() + 1000
+		var end := Time.get_ticks_msec() + 1000
 		await Platform.frame()
 		while not proof.replied and Time.get_ticks_msec() < end:
 			await Platform.frame()
 
 	# Gets one answer of collect, with as many tries as the login's lifetime allows.
-	func _collect(proof: Proof):
-		var wait = 0 if proof or stage == "proof_required" else _max_wait
-		var body = {"wait": wait, "seen": stage}
+	func _collect(proof: Proof) -> Result:
+		var wait := 0 if proof or stage == "proof_required" else _max_wait
+		var body := {"wait": wait, "seen": stage}
 		if proof:
 			body[proof.kind] = proof.text
-		var timeout = wait + _client.timeout_seconds
-		var how = {"json": body, "bearer": _secret, "timeout": timeout, "tries": 1}
-		var attempt = 0
-		while true:
-			if _cancelled:
-				await Platform.frame()
-				return _cancellation()
-			var answer = await _client._request("POST", _poll_path, how)
+		var timeout := wait + _client.timeout_seconds
+		var how := {"json": body, "bearer": _secret, "timeout": timeout, "tries": 1}
+		var attempt := 0
+		await Platform.frame()
+		while not _cancelled:
+			var answer: Result = await _client._request("POST", _poll_path, how)
 			if answer.error == null:
 				return answer.value.json()
-			var seconds = _client.pause_after(answer.error, attempt)
+			var seconds := _client.pause_after(answer.error, attempt)
 			if not answer.error.passing or Time.get_ticks_msec() + seconds * 1000 > _deadline or _client.is_closed():
 				return answer
 			await _client._pause(seconds)
 			attempt = int(min(attempt + 1, 6))
+		return _cancellation()
 
 	# Waits 5 s for the browser's return; null after that, and the player is asked for a code, once.
 	func _await_proof() -> Proof:
 		if _code_only:
 			_ask_for_code(null)
-		var end = Time.get_ticks_msec() + _client.return_seconds * 1000
+		var end := Time.get_ticks_msec() + _client.return_seconds * 1000
 		await Platform.frame()
-		while Time.get_ticks_msec() < end and not _cancelled:
+		while Time.get_ticks_msec() < end and not (_cancelled or _client.is_closed()):
 			if _proofs.size() > 0:
 				return _proofs.pop_front()
 			await Platform.frame()
 		_ask_for_code(null)
 		return null
 
-	func _ask_for_code(attempts_left) -> void:
+	func _ask_for_code(attempts_left: Variant) -> void:
 		if (attempts_left == null and _asked) or not _person.has_method("finish_code"):
 			return
 		_asked = true
-		var code = await _person.finish_code(null if _code_only else self, attempts_left)
+		var code: Variant = await _person.finish_code(null if _code_only else self, attempts_left)
 		if code != null and code != "":
 			_proofs.append(Proof.new("finish_code", code))
 
 
 ## `BKTRVW` for a typed `bkt-rvw`; null for a text that cannot be a code, so that a typing error costs no attempt.
 static func finish_code(typed: String) -> Variant:
-	var letters = typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
+	var letters := typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
 	return letters if letters.length() == 6 and Tools.only(letters, "BCDFGHJKLMNPQRSTVWXZ") else null
 
 
@@ -1558,8 +1630,8 @@ static func open_browser(url: String) -> bool:
 	return OS.shell_open(url) == OK
 
 
-func _show(person, url: String, qr_url) -> void:
-	var opened = false
+func _show(person: Object, url: String, qr_url: Variant) -> void:
+	var opened := false
 	if person.has_method("open_browser"):
 		opened = person.open_browser(url)
 	else:
@@ -1570,17 +1642,17 @@ func _show(person, url: String, qr_url) -> void:
 
 ## The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
 func language() -> String:
-	var pattern = RegEx.new()
+	var pattern := RegEx.new()
 	pattern.compile("^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])")
-	var found = pattern.search(locale if locale != "" else OS.get_locale())
+	var found := pattern.search(locale if locale != "" else OS.get_locale())
 	return found.get_string().replace("_", "-") if found else ""
 
 
 func _device() -> Dictionary:
-	var platform = Platform.system()
-	var called = device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
-	var asks = called == "" and platform == "linux"
-	var file = Platform.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
+	var platform := Platform.system()
+	var called := device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
+	var asks := called == "" and platform == "linux"
+	var file := Platform.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
 	if file:
 		called = file.get_line()
 		file.close()
@@ -1598,42 +1670,43 @@ class SaveInfo:
 	extends RefCounted
 
 	## Parses one in an answer of the server; Result.
-	static func of(value) -> Result:
+	static func of(value: Variant) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
-		var made = {}
-		for each in [["slot", "text"], ["version", "number"], ["etag", "text"], ["size", "number"], ["sha256", "text"]]:
-			var found = Tools.member(value, each[0], each[1])
+		var made := {}
+		var members := [["slot", "text"], ["version", "number"], ["etag", "text"], ["size", "number"], ["sha256", "text"]]
+		for each: Array in members:
+			var found := Tools.member(value, each[0], each[1])
 			if found.error:
 				return found
 			made[each[0]] = found.value
 		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
 			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
-		for each in [["content_type", "application/octet-stream"], ["modified", ""]]:
-			var text = Tools.text(value, each[0])
+		for each: Array in [["content_type", "application/octet-stream"], ["modified", ""]]:
+			var text := Tools.text(value, each[0])
 			made[each[0]] = text if text != "" else each[1]
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		made["conflicts"] = []
 		if value.get("conflicts") is Array:
-			for number in value["conflicts"]:
+			for number: Variant in value["conflicts"]:
 				if Tools.integer(number) != null:
 					made["conflicts"].append(Tools.integer(number))
 		made["device"] = value["device"] if value.get("device") is String else null
 		return Result.ok(made)
 
 	static func _is_etag(text: String) -> bool:
-		var inner = text.substr(1, text.length() - 2)
+		var inner := text.substr(1, text.length() - 2)
 		return text == '"%s"' % inner and Tools.only(inner, Tools.VISIBLE, 100)
 
 	## The SaveInfo of a member of an answer; null if it is not an object.
-	static func maybe(value) -> Variant:
+	static func maybe(value: Variant) -> Variant:
 		return of(value).value if value is Dictionary else null
 
 
 ## The bytes of a slot with their description, from an answer.
 static func save_of(answer: Answer) -> Dictionary:
-	var named = answer.headers.get("save-meta", "{}")
-	var meta = Platform.parsed(named) if not Tools.too_deep(named) else null
+	var named: String = answer.headers.get("save-meta", "{}")
+	var meta: Variant = Platform.parsed(named) if not Tools.too_deep(named) else null
 	return {
 		"etag": answer.headers.get("etag", ""),
 		"data": answer.body,
@@ -1643,19 +1716,19 @@ static func save_of(answer: Answer) -> Dictionary:
 
 
 ## Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
-static func path_of(slot) -> Result:
-	var first = slot.split(".")[0] if slot is String else ""
-	var device = first in ["con", "prn", "aux", "nul"]
+static func path_of(slot: String) -> Result:
+	var first := slot.split(".")[0] if slot is String else ""
+	var device := first in ["con", "prn", "aux", "nul"]
 	device = device or (first.length() == 4 and first.substr(0, 3) in ["com", "lpt"] and first[3] in Tools.DIGITS)
 	if slot is String and Tools.only(slot, Tools.LOWER + "._-", 64) and slot[0] in Tools.LOWER:
 		if not slot.ends_with(".") and not device:
 			return Result.ok("/game/saves/" + slot)
-	var words = "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit."
+	var words := "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit."
 	return Result.wrong("invalid_slot", words)
 
 
 ## The condition of a write. `base`: the version that was read or its etag, "*" for any version, null for an empty slot.
-static func condition(base) -> Dictionary:
+static func condition(base: Variant) -> Dictionary:
 	if base == null:
 		return {"If-None-Match": "*"}
 	return {"If-Match": base if base is String else base["etag"]}
@@ -1676,6 +1749,9 @@ func signed_in() -> bool:
 
 ## The credential that this client has last found on this device, or null.
 func credential() -> Credential:
+	if _sign_outs != _root_client()._sign_outs:
+		_sign_outs = _root_client()._sign_outs
+		_held = null
 	if _held == null and _file:
 		_held = _file.read()
 	return _held
@@ -1686,27 +1762,27 @@ func close() -> void:
 	_closed = true
 
 
-## True after `close`.
+## True after `close`, and after the `cancel` of a client of `cancellable`.
 func is_closed() -> bool:
-	return _closed or _root_client()._closed
+	return _closed or _cancellation.cancelled or _root_client()._closed
 
 
-func _root_client():
-	var root = _root.get_ref() if _root else null
+func _root_client() -> GamedClient:
+	var root: GamedClient = _root.get_ref() if _root else null
 	return root if root else self
 
 
 ## {"mode", "providers"}: show one button for each provider, and one for the server itself in `local` mode.
 func policy() -> Result:
-	var answer = await _offered("/auth/config")
+	var answer := await _offered("/auth/config")
 	if answer.error:
 		return answer
-	var mode = Tools.member(answer.value, "mode", "text")
-	var listed = Tools.member(answer.value, "providers", "list")
+	var mode := Tools.member(answer.value, "mode", "text")
+	var listed := Tools.member(answer.value, "providers", "list")
 	if mode.error or listed.error:
 		return mode if mode.error else listed
-	var names = []
-	for name in listed.value:
+	var names := []
+	for name: Variant in listed.value:
 		if name is String:
 			names.append(name)
 	return Result.ok({"mode": mode.value, "providers": names})
@@ -1714,7 +1790,7 @@ func policy() -> Result:
 
 # Reads a public page of the server: Result of the JSON.
 func _offered(path: String) -> Result:
-	var answer = await _request("GET", path)
+	var answer := await _request("GET", path)
 	if answer.error:
 		return answer
 	if not answer.value.headers.get("gamed-protocol", "").begins_with("1."):
@@ -1724,21 +1800,21 @@ func _offered(path: String) -> Result:
 
 ## Result of the buttons to show, each {"name", "label"}; none in `local` mode: there the game shows one of its own.
 func providers() -> Result:
-	var found = []
-	var answer = await _offered("/auth/providers")
+	var found := []
+	var answer := await _offered("/auth/providers")
 	if answer.error and answer.error.code == "route_not_found":
 		answer = await policy()  # an older server has no labels
-		for name in answer.value["providers"] if answer.error == null else []:
+		for name: String in answer.value["providers"] if answer.error == null else []:
 			found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
 		return answer if answer.error else Result.ok(found)
-	var listed = answer if answer.error else Tools.member(answer.value, "providers", "list")
+	var listed := answer if answer.error else Tools.member(answer.value, "providers", "list")
 	if listed.error:
 		return listed
-	for each in listed.value:
+	for each: Variant in listed.value:
 		if each is Dictionary:
-			var made = {}
-			for name in ["name", "label"]:
-				var text = Tools.member(each, name, "text")
+			var made := {}
+			for name: String in ["name", "label"]:
+				var text := Tools.member(each, name, "text")
 				if text.error:
 					return text
 				made[name] = text.value
@@ -1751,42 +1827,42 @@ func providers() -> Result:
 ## kept session still works; if it does not, the player signs in. The player sees every failure through
 ## `person.problem(error)`, which may return true (a coroutine, too) to try again. `options` and the other functions of
 ## `person` are those of `sign_in`.
-func ensure_signed_in(person, options: Dictionary = {}) -> bool:
-	var _me = self
+func ensure_signed_in(person: Object, options: Dictionary = {}) -> bool:
+	var _me := self
 	await Platform.frame()
 	while _is_ensuring() and not is_closed():
 		await Platform.frame()
-	_ensuring = person
-	var error = await _ensure(person, options)
+	_root_client()._ensuring = person
+	var error := await _ensure(person, options)
 	while error and not is_closed() and is_instance_valid(person) and person.has_method("problem"):
-		var again = await person.problem(error)
+		var again: Variant = await person.problem(error)
 		if not (again is bool and again) or is_closed():
 			break
 		error = await _ensure(person, options)
-	_ensuring = null
+	_root_client()._ensuring = null
 	return error == null or (error.kind != "PlayerBlocked" and signed_in())
 
 
 # False, too, if the person was freed meanwhile with its scene: then its coroutine never ends.
 func _is_ensuring() -> bool:
-	return is_instance_valid(_ensuring)
+	return is_instance_valid(_root_client()._ensuring)
 
 
 # GamedError, or null.
-func _ensure(person, options: Dictionary) -> GamedError:
+func _ensure(person: Object, options: Dictionary) -> GamedError:
 	await Platform.frame()
-	if flaw:
-		return flaw
+	if problem:
+		return problem
 	if signed_in():
-		var held = credential()
-		var bound = only(held.player_id, 1)
-		var asked = await bound.whoami()
+		var held := credential()
+		var bound := only(held.player_id, 1)
+		var asked := await bound.whoami()
 		if asked.error == null or asked.error.kind == "PlayerChanged":  # another process has just signed in
 			return null
 		if asked.error.kind != "SignInRequired":
 			return asked.error
 		await _drop(held.session_id)
-	var result = await sign_in(person, options)
+	var result := await sign_in(person, options)
 	return result.error
 
 
@@ -1802,48 +1878,53 @@ func _ensure(person, options: Dictionary) -> GamedError:
 ## options: provider, loopback (false: the browser is on another machine), return_uri (an address of this app, instead
 ## of loopback; pass the address that the app is opened with to `returned`), adopt (keep an account that this server had
 ## in `local` mode). A sign-in that was kept here before is ended at the server.
-func sign_in(person, options: Dictionary = {}) -> Result:
+func sign_in(person: Object, options: Dictionary = {}) -> Result:
 	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
 
 
-func _sign_in(person, options: Dictionary, intent: String) -> Result:
-	var result = await _begin(person, options, intent).run()
+func _sign_in(person: Object, options: Dictionary, intent: String) -> Result:
+	var result := await _begin(person, options, intent).run()
 	if is_instance_valid(person) and person.has_method("ended"):
 		person.ended()
 	return result
 
 
 ## The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
-func begin_sign_in(person, options: Dictionary = {}) -> SignIn:
+func begin_sign_in(person: Object, options: Dictionary = {}) -> SignIn:
 	return _begin(person, options, "adopt" if options.get("adopt", false) else "login")
 
 
-func _begin(person, options: Dictionary, intent: String) -> SignIn:
-	var how = {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
-	var made = SignIn.new(self, person, options.get("provider"), how, intent)
-	_running = weakref(made)
+func _begin(person: Object, options: Dictionary, intent: String) -> SignIn:
+	var how := {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
+	var made := SignIn.new(self, person, options.get("provider"), how, intent)
+	_root_client()._running = weakref(made)
 	return made
 
 
 ## Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
 func cancel_sign_in() -> void:
-	var running = _running.get_ref() if _running else null
+	var running := _sign_in_under_way()
 	await Platform.frame()
 	if running:
 		await running.cancel()
 
 
+func _sign_in_under_way() -> SignIn:
+	var running := _root_client()._running
+	return running.get_ref() if running else null
+
+
 ## Gives the running sign-in the address with which the system has opened the app, after `return_uri`. False: the
 ## address is one of another sign-in, and has no effect.
 func returned(url: String) -> bool:
-	var running = _running.get_ref() if _running else null
+	var running := _sign_in_under_way()
 	return running.returned(url) if running else false
 
 
 ## Links one more account to the player, through the browser as `sign_in`; the value is the name of its provider. An
 ## error of the kind SignInRequired with the code reauthentication_required: sign in once more before.
-func link(person, provider = null, options: Dictionary = {}) -> Result:
-	var asked = options.duplicate()
+func link(person: Object, provider: Variant = null, options: Dictionary = {}) -> Result:
+	var asked := options.duplicate()
 	asked["provider"] = provider
 	return await _sign_in(person, asked, "link")
 
@@ -1852,24 +1933,25 @@ func link(person, provider = null, options: Dictionary = {}) -> Result:
 ## `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
 func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
-	if flaw:
-		return Result.failed(flaw)
-	var claim = await _claimed()
-	var kept = _file.read()
+	if problem:
+		return Result.failed(problem)
+	var claim := await _claimed()
+	var kept := _file.read()
 	if scope != "others":
 		_file.delete()
 		_held = null
+		_root_client()._sign_outs += 1
 	claim.drop()
 	if kept == null:
 		return Result.ok(true)
-	var notified = await _send_logout(kept, scope)
+	var notified := await _send_logout(kept, scope)
 	return Result.ok(notified.error == null)
 
 
 # Forgets the credential of a session that has ended, but not one that replaced it meanwhile.
 func _drop(session_id: String) -> void:
-	var claim = await _claimed()
-	var kept = _file.read()
+	var claim := await _claimed()
+	var kept := _file.read()
 	if kept != null and kept.session_id == session_id:
 		_file.delete()
 	_held = null
@@ -1877,7 +1959,7 @@ func _drop(session_id: String) -> void:
 
 
 func _send_logout(kept: Credential, scope: String = "this") -> Result:
-	var body = {"refresh_credential": kept.refresh_credential, "scope": scope}
+	var body := {"refresh_credential": kept.refresh_credential, "scope": scope}
 	return await _request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2})
 
 
@@ -1886,13 +1968,13 @@ func _send_logout(kept: Credential, scope: String = "this") -> Result:
 
 ## `GET /game/`: player, usage, limits, time.
 func whoami() -> Result:
-	var answer = await _game_json("GET", "/game/")
+	var answer := await _game_json("GET", "/game/")
 	return await _noted(answer)
 
 
 ## Changes the name that games show, null for none. The value is the name as the server stored it.
-func set_name(name) -> Result:
-	var answer = await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
+func set_name(name: Variant) -> Result:
+	var answer := await _game_json("PATCH", "/auth/player", {"json": {"name": name}})
 	answer = await _noted(answer)
 	return answer if answer.error else Result.ok(answer.value["player"].get("name"))
 
@@ -1900,14 +1982,14 @@ func set_name(name) -> Result:
 # Stores the name of the answer's player with the credential, from where a Sync has it; Result of the answer.
 func _noted(answer: Result) -> Result:
 	await Platform.frame()
-	var found = Tools.member(answer.value, "player", "object") if answer.error == null else answer
+	var found := Tools.member(answer.value, "player", "object") if answer.error == null else answer
 	if found.error:
 		return found
-	var name = Credential.name_of(found.value)
+	var name: Variant = Credential.name_of(found.value)
 	if _held and _held.player_name == name:
 		return answer
-	var claim = await _claimed()
-	var kept = _file.read()
+	var claim := await _claimed()
+	var kept := _file.read()
 	if kept and kept.player_id == found.value.get("id") and kept.player_name != name:
 		kept.player_name = name
 		if _file.write(kept):  # else the next start tries again
@@ -1920,10 +2002,10 @@ func _noted(answer: Result) -> Result:
 ## server, `nonce` what it has sent for this connection. The value is the text to send there. Request one for each
 ## connection.
 func ticket(audience: String, nonce: String = "") -> Result:
-	var body = {"audience": audience}
+	var body := {"audience": audience}
 	if nonce != "":
 		body["nonce"] = nonce
-	var answer = await _game_json("POST", "/auth/tickets", {"json": body})
+	var answer := await _game_json("POST", "/auth/tickets", {"json": body})
 	return answer if answer.error else Tools.member(answer.value, "ticket", "text")
 
 
@@ -1938,8 +2020,8 @@ func end_session(session_id: String) -> Result:
 	if not Tools.only(session_id, Tools.BASE64URL, 64):
 		await Platform.frame()
 		return Result.wrong("session_not_found", "There is no such session.")
-	var held = credential()
-	var ended = await _delete_once("/auth/sessions/" + session_id)
+	var held := credential()
+	var ended := await _delete_once("/auth/sessions/" + session_id)
 	if ended.error == null and held.session_id == session_id:
 		await _drop(session_id)
 	return ended
@@ -1952,15 +2034,15 @@ func list_identities() -> Result:
 
 ## Unlinks an account; the last one gives an error with the code last_identity.
 func unlink(provider: String) -> Result:
-	var answer = await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
+	var answer := await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
 	return answer if answer.error else Result.ok()
 
 
 ## Deletes the player, with saves and sessions, and then the credential. An error with the code
 ## reauthentication_required: the sign-in is too old, sign in once more before.
 func delete_player() -> Result:
-	var held = credential()
-	var deleted = await _delete_once("/auth/player")
+	var held := credential()
+	var deleted := await _delete_once("/auth/player")
 	if deleted.error == null:
 		await _drop(held.session_id)
 	return deleted
@@ -1968,7 +2050,7 @@ func delete_player() -> Result:
 
 # Sends a DELETE that can end this session. If its answer was lost, the next try finds the session ended: a success.
 func _delete_once(path: String) -> Result:
-	var answer = await _game("DELETE", path)
+	var answer := await _game("DELETE", path)
 	if answer.error and not (answer.error.code in ENDED and answer.error.answer_lost_before):
 		return answer
 	return Result.ok()
@@ -1976,13 +2058,13 @@ func _delete_once(path: String) -> Result:
 
 ## Erases all saves of the player at the server, with their history.
 func erase_saves() -> Result:
-	var found = await _game("GET", "/game/")
+	var found := await _game("GET", "/game/")
 	if found.error:
 		return found
-	var headers = {"If-Match": found.value.headers.get("etag", "")}
+	var headers := {"If-Match": found.value.headers.get("etag", "")}
 	if not SaveInfo._is_etag(headers["If-Match"]):
 		return Tools.lacks("ETag")
-	var answer = await _game("DELETE", "/game/", {"headers": headers})
+	var answer := await _game("DELETE", "/game/", {"headers": headers})
 	if answer.error and answer.error.status == 412 and answer.error.answer_lost_before:
 		found = await list_saves()  # the first try may have succeeded
 		return Result.ok() if found.error == null and found.value.size() == 0 else answer
@@ -1990,30 +2072,31 @@ func erase_saves() -> Result:
 
 
 ## Writes all saves with their history into a zip file, whole or not at all; the value is its size.
-func export_saves(path: String):
-	var _me = self
-	var arriving = Arriving.new(path + ".new")
-	var attempt = 0
+func export_saves(path: String) -> Result:
+	var _me := self
+	var arriving := Arriving.new(path + ".new")
+	var attempt := 0
 	await Platform.frame()
 	while true:
-		var before = arriving.size
-		var how = {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
+		var before := arriving.size
+		var how := {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
 		how["timeout"] = EXPORT_SECONDS
-		var answer = await _game("GET", "/game/export", how)
-		var error = arriving.close()
+		var answer := await _game("GET", "/game/export", how)
+		var error := arriving.close()
 		error = answer.error if error == null else error
 		if error == null:
 			error = arriving.wrong()
 		if error == null and Platform.rename(arriving.path, path):
-			return Result.ok(arriving.size)
+			break
 		error = arriving.full() if error == null else error
 		attempt = 0 if arriving.size > before else attempt
-		var seconds = pause_after(error, attempt)
+		var seconds := pause_after(error, attempt)
 		if not error.passing or attempt + 1 == _tries or seconds > LONGEST_EXPORT_PAUSE_SECONDS or is_closed():
 			Disk.remove(arriving.path)
 			return Result.failed(error)
 		await _pause(seconds)
 		attempt += 1
+	return Result.ok(arriving.size)
 
 
 # An export that is arriving, in a file beside the final one; a later try continues it.
@@ -2027,7 +2110,7 @@ class Arriving:
 	var _context: HashingContext = null
 	var _file: FileAccess = null
 
-	func _init(the_path: String):
+	func _init(the_path: String) -> void:
 		path = the_path
 
 	func headers() -> Dictionary:
@@ -2083,14 +2166,14 @@ class Arriving:
 
 
 func _listed(path: String, name: String) -> Result:
-	var answer = await _game_json("GET", path)
+	var answer := await _game_json("GET", path)
 	if answer.error:
 		return answer
-	var listed = Tools.member(answer.value, name, "list")
+	var listed := Tools.member(answer.value, name, "list")
 	if listed.error:
 		return listed
-	var found = []
-	for each in listed.value:
+	var found := []
+	for each: Variant in listed.value:
 		if each is Dictionary:
 			found.append(each)
 	return Result.ok(found)
@@ -2101,7 +2184,7 @@ func _listed(path: String, name: String) -> Result:
 
 ## Requests the current version of each slot; the value is an array of SaveInfo.
 func list_saves() -> Result:
-	var found = await changes()
+	var found := await changes()
 	return Result.ok(found.value["saves"]) if found.error == null else found
 
 
@@ -2111,22 +2194,22 @@ func list_saves() -> Result:
 ## ask with the new cursor at once. A slot that changes meanwhile appears again.
 ## `expired`: slots that are missing on all pages of the whole list were deleted long ago.
 ## If nothing has changed, the server waits `wait` seconds for a change, at most 25.
-func changes(since = null, wait: int = 0, limit = null) -> Result:
-	var path = "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
-	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
-	var how = {"headers": headers, "timeout": wait + timeout_seconds}
-	var answer = await _game_json("GET", path, how)
+func changes(since: Variant = null, wait: int = 0, limit: Variant = null) -> Result:
+	var path := "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
+	var headers := {"Prefer": "wait=%d" % wait} if wait > 0 else {}
+	var how := {"headers": headers, "timeout": wait + timeout_seconds}
+	var answer := await _game_json("GET", path, how)
 	if answer.error:
 		return answer
-	var listed = Tools.member(answer.value, "saves", "list")
-	var cursor = Tools.member(answer.value, "cursor", "text")
+	var listed := Tools.member(answer.value, "saves", "list")
+	var cursor := Tools.member(answer.value, "cursor", "text")
 	if listed.error or cursor.error:
 		return listed if listed.error else cursor
-	var saves = _changed(listed.value)
+	var saves := _changed(listed.value)
 	if saves.error:
 		return saves
-	var reset = _is_true(answer.value, "reset")
-	var made = {"cursor": cursor.value, "saves": saves.value, "whole": since == null or reset}
+	var reset := _is_true(answer.value, "reset")
+	var made := {"cursor": cursor.value, "saves": saves.value, "whole": since == null or reset}
 	made["more"] = _is_true(answer.value, "more")
 	made["expired"] = reset and _is_true(answer.value, "expired")
 	return Result.ok(made)
@@ -2137,8 +2220,8 @@ static func _is_true(value: Dictionary, name: String) -> bool:
 
 
 # The query of a path, without parameters that are null.
-static func _query(name: String, value, limit) -> String:
-	var found = []
+static func _query(name: String, value: Variant, limit: Variant) -> String:
+	var found := []
 	if value != null:
 		found.append("%s=%s" % [name, value])
 	if limit != null:
@@ -2148,11 +2231,11 @@ static func _query(name: String, value, limit) -> String:
 
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
 static func _changed(listed: Array) -> Result:
-	var saves = []
-	for entry in listed:
+	var saves := []
+	for entry: Variant in listed:
 		if not entry is Dictionary:
 			continue
-		var save = _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
+		var save := _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
 		if save.error:
 			return save
 		saves.append(save.value)
@@ -2160,8 +2243,8 @@ static func _changed(listed: Array) -> Result:
 
 
 static func _deletion(entry: Dictionary) -> Result:
-	var slot = Tools.member(entry, "slot", "text")
-	var number = Tools.member(entry, "version", "number")
+	var slot := Tools.member(entry, "slot", "text")
+	var number := Tools.member(entry, "version", "number")
 	if slot.error or number.error:
 		return slot if slot.error else number
 	return Result.ok({"slot": slot.value, "version": number.value, "deleted": true})
@@ -2169,10 +2252,10 @@ static func _deletion(entry: Dictionary) -> Result:
 
 ## The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
 ## Errors: Deleted, and NotModified if the current version is the one given as `unless`.
-func get_save(slot, unless = null) -> Result:
-	var headers = {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
-	var how = {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
-	var answer = await _slot("GET", slot, "", how)
+func get_save(slot: String, unless: Variant = null) -> Result:
+	var headers := {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
+	var how := {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
+	var answer := await _slot("GET", slot, "", how)
 	if answer.error:
 		return Result.ok(null) if answer.error.kind == "NotFound" else answer
 	return Result.ok(save_of(answer.value))
@@ -2181,20 +2264,22 @@ func get_save(slot, unless = null) -> Result:
 ## Writes `data` (bytes, or a text) on top of `base`: the version that was read or its etag, "*" for any version, null
 ## for a new slot. The value is a SaveInfo; the server then has the bytes on disk. Conflict if the slot has another
 ## version; the server then keeps both. Sending the same bytes twice is one write.
-func put(slot, data, base, meta = null, content_type: String = "application/octet-stream") -> Result:
-	var bytes = data.to_utf8_buffer() if data is String else data
-	var headers = condition(base)
+func put(
+	slot: String, data: Variant, base: Variant, meta: Variant = null, content_type: String = "application/octet-stream"
+) -> Result:
+	var bytes: PackedByteArray = data.to_utf8_buffer() if data is String else data
+	var headers := condition(base)
 	headers["Content-Type"] = content_type
 	headers["Content-Digest"] = Tools.digest_field(bytes)
 	if meta != null:
 		headers["Save-Meta"] = Tools.ascii_json(meta)
-	var answer = await _slot("PUT", slot, "", {"headers": headers, "body": bytes})
+	var answer := await _slot("PUT", slot, "", {"headers": headers, "body": bytes})
 	return _info_of(answer)
 
 
 ## Deletes the version that was read; its history stays on the server for a while.
-func delete(slot, base) -> Result:
-	var answer = await _slot("DELETE", slot, "", {"headers": condition(base)})
+func delete(slot: String, base: Variant) -> Result:
+	var answer := await _slot("DELETE", slot, "", {"headers": condition(base)})
 	if answer.error and not (answer.error.code == "deleted" and answer.error.answer_lost_before):
 		return answer  # else: the first try has deleted it
 	return Result.ok()
@@ -2203,9 +2288,9 @@ func delete(slot, base) -> Result:
 ## The versions of a slot that the server keeps, newest first, also of a deleted slot and those that lost a conflict: a
 ## list of {"version", "kind", "parent", "expires", "save", "device"}; `save` is a SaveInfo, null for a delete. A long
 ## history takes a request for each 100 versions, or `limit`; those after the first page end once `down_to` is reached.
-func versions(slot, down_to: int = 1, limit = null) -> Result:
-	var page = await versions_page(slot, null, limit)
-	var found = page.value["versions"] if page.error == null else []
+func versions(slot: String, down_to: int = 1, limit: Variant = null) -> Result:
+	var page := await versions_page(slot, null, limit)
+	var found: Array = page.value["versions"] if page.error == null else []
 	while page.error == null and page.value["more"] and found[-1]["version"] > down_to:
 		page = await versions_page(slot, found[-1]["version"], limit)
 		found += page.value["versions"] if page.error == null else []
@@ -2214,35 +2299,35 @@ func versions(slot, down_to: int = 1, limit = null) -> Result:
 
 ## {"versions", "more"}: the newest versions that are older than `before`, at most 100 or `limit`; `more`: the server
 ## has older ones.
-func versions_page(slot, before = null, limit = null) -> Result:
-	var number = "%d" % before if before != null else null
-	var answer = await _slot("GET", slot, "/versions" + _query("before", number, limit))
-	var value = answer.value.json() if answer.error == null else answer
+func versions_page(slot: String, before: Variant = null, limit: Variant = null) -> Result:
+	var number: Variant = "%d" % before if before != null else null
+	var answer := await _slot("GET", slot, "/versions" + _query("before", number, limit))
+	var value: Result = answer.value.json() if answer.error == null else answer
 	if value.error:
 		return value
-	var listed = Tools.member(value.value, "versions", "list")
+	var listed := Tools.member(value.value, "versions", "list")
 	if listed.error:
 		return listed
-	var found = []
-	for entry in listed.value:
-		var one = _version_of(entry)
+	var found := []
+	for entry: Variant in listed.value:
+		var one := _version_of(entry)
 		if one.error:
 			return one
 		found.append(one.value)
-	var more = _is_true(value.value, "more")
+	var more := _is_true(value.value, "more")
 	if more and (found.size() == 0 or (before != null and found[-1]["version"] >= before)):
 		return Result.wrong("not_gamed", "The server's pages of versions do not end.")
 	return Result.ok({"versions": found, "more": more})
 
 
-static func _version_of(entry) -> Result:
+static func _version_of(entry: Variant) -> Result:
 	if not entry is Dictionary:
 		return Tools.lacks("versions")
-	var number = Tools.member(entry, "version", "number")
-	var kind = Tools.member(entry, "kind", "text")
+	var number := Tools.member(entry, "version", "number")
+	var kind := Tools.member(entry, "kind", "text")
 	if number.error or kind.error:
 		return number if number.error else kind
-	var save = SaveInfo.of(entry) if entry.get("etag") else Result.ok()
+	var save := SaveInfo.of(entry) if entry.get("etag") else Result.ok()
 	if save.error:
 		return save
 	return Result.ok({
@@ -2256,16 +2341,16 @@ static func _version_of(entry) -> Result:
 
 
 ## The bytes of one version, checked; NotFound when it is no longer kept.
-func version(slot, number: int) -> Result:
-	var how = {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
-	var answer = await _slot("GET", slot, "/versions/%d" % number, how)
+func version(slot: String, number: int) -> Result:
+	var how := {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
+	var answer := await _slot("GET", slot, "/versions/%d" % number, how)
 	return Result.ok(save_of(answer.value)) if answer.error == null else answer
 
 
 ## Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
-func restore(slot, number: int, base) -> Result:
-	var how = {"headers": condition(base)}
-	var answer = await _slot("POST", slot, "/versions/%d/restore" % number, how)
+func restore(slot: String, number: int, base: Variant) -> Result:
+	var how := {"headers": condition(base)}
+	var answer := await _slot("POST", slot, "/versions/%d/restore" % number, how)
 	return _info_of(answer)
 
 
@@ -2273,44 +2358,44 @@ func restore(slot, number: int, base) -> Result:
 ## optional meta and content_type, or `"delete": true`. The value lists the saves as they are now. Errors: Conflict,
 ## whose `slots()` has the sides of each one.
 func commit(writes: Array) -> Result:
-	var entries = []
-	var bodies = {}
-	for write in writes:
-		var entry = _commit_entry(write, bodies)
+	var entries := []
+	var bodies := {}
+	for write: Dictionary in writes:
+		var entry := _commit_entry(write, bodies)
 		if entry.error:
 			await Platform.frame()
 			return entry
 		entries.append(entry.value)
-	var how = {"json": {"writes": entries}}
-	var answer = await _stage(bodies, true)
+	var how := {"json": {"writes": entries}}
+	var answer := await _stage(bodies, true)
 	if answer.error == null:
 		answer = await _game("POST", "/game/commit", how)
 	if answer.error and answer.error.code == "blob_missing":  # the uploaded bytes have expired, or were damaged
 		answer = await _stage(bodies, false)
 		if answer.error == null:
 			answer = await _game("POST", "/game/commit", how)
-	var value = answer.value.json() if answer.error == null else answer
-	var listed = Tools.member(value.value, "saves", "list") if value.error == null else value
+	var value: Result = answer.value.json() if answer.error == null else answer
+	var listed: Result = Tools.member(value.value, "saves", "list") if value.error == null else value
 	return _changed(listed.value) if listed.error == null else listed
 
 
 # Result of an entry of a commit; its bytes go into `bodies`, by their SHA-256.
 static func _commit_entry(write: Dictionary, bodies: Dictionary) -> Result:
-	var path = path_of(write.get("slot"))
+	var path := path_of(write.get("slot"))
 	if path.error:
 		return path
-	var entry = {"slot": write["slot"]}
-	var named = condition(write.get("base"))
-	for header in named:
+	var entry := {"slot": write["slot"]}
+	var named := condition(write.get("base"))
+	for header: String in named:
 		entry[header.to_lower().replace("-", "_")] = named[header]
 	if write.get("delete"):
 		entry["delete"] = true
 		return Result.ok(entry)
-	var bytes = write.get("data", "")
+	var bytes: Variant = write.get("data", "")
 	bytes = bytes.to_utf8_buffer() if bytes is String else bytes
 	entry["sha256"] = Tools.sha256(bytes)
 	bodies[entry["sha256"]] = bytes
-	for name in ["meta", "content_type"]:
+	for name: String in ["meta", "content_type"]:
 		if write.get(name) != null:
 			entry[name] = write[name]
 	return Result.ok(entry)
@@ -2319,33 +2404,33 @@ static func _commit_entry(write: Dictionary, bodies: Dictionary) -> Result:
 # Uploads the bytes of a commit; with `asks` it leaves out large ones that the server already has.
 func _stage(bodies: Dictionary, asks: bool) -> Result:
 	await Platform.frame()
-	for digest in bodies:
-		var path = "/game/blobs/" + digest
-		var body = bodies[digest]
+	for digest: String in bodies:
+		var path := "/game/blobs/" + digest
+		var body: PackedByteArray = bodies[digest]
 		if asks and body.size() > ASK_FIRST_BYTES:
-			var there = await _game("HEAD", path, {"tries": 1})
+			var there := await _game("HEAD", path, {"tries": 1})
 			if there.error == null:
 				continue
-		var headers = {"Content-Type": "application/octet-stream", "Content-Digest": Tools.digest_field(body)}
-		var staged = await _game("PUT", path, {"headers": headers, "body": body})
+		var headers := {"Content-Type": "application/octet-stream", "Content-Digest": Tools.digest_field(body)}
+		var staged := await _game("PUT", path, {"headers": headers, "body": body})
 		if staged.error:
 			return staged
 	return Result.ok()
 
 
 ## Deletes a conflict's copy, after the player has chosen. Success, too, if the server has deleted it already.
-func dismiss(slot, number: int) -> Result:
-	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
+func dismiss(slot: String, number: int) -> Result:
+	var answer := await _slot("DELETE", slot, "/versions/%d" % number)
 	return answer if answer.error and not answer.error.is_a("NotFound") else Result.ok()
 
 
 func _info_of(answer: Result) -> Result:
-	var value = answer.value.json() if answer.error == null else answer
+	var value: Result = answer.value.json() if answer.error == null else answer
 	return SaveInfo.of(value.value) if value.error == null else value
 
 
-func _slot(method: String, slot, rest: String, how: Dictionary = {}) -> Result:
-	var path = path_of(slot)
+func _slot(method: String, slot: String, rest: String, how: Dictionary = {}) -> Result:
+	var path := path_of(slot)
 	if path.error:
 		await Platform.frame()
 		return path
@@ -2357,13 +2442,24 @@ func _slot(method: String, slot, rest: String, how: Dictionary = {}) -> Result:
 
 ## A client with the same sign-in for one player: PlayerChanged if another has signed in since. Closing the first client
 ## closes it, too.
-func only(player_id: String, tries: int = TRIES):
-	var options = {}
-	for name in OPTIONS.split(" "):
-		options[name] = get(name)
-	var bound = get_script().new(origin.text() if origin else "", options)
+func only(player_id: String, tries: int = TRIES) -> GamedClient:
+	var bound := cancellable(_cancellation)
 	bound._tries = tries
 	bound._player = player_id
+	return bound
+
+
+## A client with the same sign-in, whose calls end with the code `cancelled` once `cancellation.cancel()` was called,
+## also while they wait: `GamedAssets.new(client.cancellable(cancellation))` for downloads. A write that was on its way
+## may have reached the server all the same.
+func cancellable(cancellation: Cancellation) -> GamedClient:
+	var options := {}
+	for name: String in OPTIONS.split(" "):
+		options[name] = get(name)
+	var bound: GamedClient = get_script().new(origin.text() if origin else "", options)
+	bound._tries = _tries
+	bound._player = _player
+	bound._cancellation = cancellation
 	bound._root = weakref(_root_client())
 	return bound
 
@@ -2374,16 +2470,17 @@ func now() -> float:
 
 
 func _game_json(method: String, path: String, how: Dictionary = {}) -> Result:
-	var answer = await _game(method, path, how)
+	var answer := await _game(method, path, how)
 	return answer.value.json() if answer.error == null else answer
 
 
 # Sends a request with the player's token, and once more with a newer one if the server refuses the first.
-func _game(method: String, path: String, how: Dictionary = {}):
-	var stale = null
-	var lost = false
+func _game(method: String, path: String, how: Dictionary = {}) -> Result:
+	var stale: Variant = null
+	var lost := false
+	var answer: Result
 	while true:
-		var used = Result.failed(flaw) if flaw else _usable(credential(), stale)
+		var used := Result.failed(problem) if problem else _usable(credential(), stale)
 		if used.error:
 			await Platform.frame()
 			return used
@@ -2392,17 +2489,18 @@ func _game(method: String, path: String, how: Dictionary = {}):
 			if used.error:
 				used.error.answer_lost_before = lost
 				return used
-		var asked = how.duplicate()
+		var asked := how.duplicate()
 		asked["bearer"] = used.value.access_token
-		var answer = await _request(method, path, asked)
+		answer = await _request(method, path, asked)
 		if answer.error == null or not answer.error.is_a("SignInRequired"):
-			return answer
+			break
 		lost = lost or answer.error.answer_lost_before
 		answer.error.answer_lost_before = lost
-		var renewable = await _renewable(answer.error, used.value)
+		var renewable := await _renewable(answer.error, used.value)
 		if not renewable or stale != null:
-			return answer
+			break
 		stale = used.value.access_token
+	return answer
 
 
 # True if a newer token can succeed. Forgets a session that has ended, but not one that has replaced it meanwhile.
@@ -2410,9 +2508,9 @@ func _renewable(error: GamedError, used: Credential) -> bool:
 	await Platform.frame()
 	if not error.code in FORGET:
 		return error.code in RENEW
-	var claim = await _claimed()
-	var kept = _file.read()
-	var replaced = kept != null and kept.session_id != used.session_id
+	var claim := await _claimed()
+	var kept := _file.read()
+	var replaced := kept != null and kept.session_id != used.session_id
 	if not replaced:
 		_forget(error.code)
 	elif kept.player_id == used.player_id:  # else `_live` finds that another player has signed in
@@ -2425,16 +2523,16 @@ func _forget(code: String) -> void:
 	_file.delete()
 	_held = null
 	_root_client()._held = null
-	if not _root_client()._is_ensuring():  # `ensure_signed_in` signs in again itself
+	if not _is_ensuring():  # `ensure_signed_in` signs in again itself
 		_root_client().session_ended.emit(code)
 
 
 # Result of a Credential with an access token that should work and is not `stale`.
-func _live(stale) -> Result:
-	var player = credential().player_id
-	var claim = await _claimed()  # the first one refreshes, the others find its tokens
+func _live(stale: Variant) -> Result:
+	var player := credential().player_id
+	var claim := await _claimed()  # the first one refreshes, the others find its tokens
 	_held = _file.read()
-	var held = _usable(_held, stale)
+	var held := _usable(_held, stale)
 	if held.error == null and _held.player_id != player:
 		held = Result.wrong("player_changed", "Another player signed in here meanwhile.")
 	if held.error == null and held.value == null:
@@ -2444,7 +2542,7 @@ func _live(stale) -> Result:
 
 
 # Result of `held`, or of null if it needs a refresh.
-func _usable(held: Credential, stale) -> Result:
+func _usable(held: Credential, stale: Variant) -> Result:
 	if held == null:
 		return Result.wrong("signed_out", "No player is signed in here.")
 	if _player != null and held.player_id != _player:
@@ -2454,15 +2552,15 @@ func _usable(held: Credential, stale) -> Result:
 
 # Call it with the claim. It can be repeated: until the new pair is used, the server answers the old one with it again.
 func _refresh(kept: Credential) -> Result:
-	var body = {"refresh_credential": kept.refresh_credential}
-	var answer = await _request("POST", "/auth/session/refresh", {"json": body})
+	var body := {"refresh_credential": kept.refresh_credential}
+	var answer := await _request("POST", "/auth/session/refresh", {"json": body})
 	if answer.error:
 		if answer.error.code in FORGET:
 			_forget(answer.error.code)
 		return answer
-	var renewed = Credential.of(kept.to_json())
-	var value = answer.value.json()
-	var paired = _pair(renewed, value.value) if value.error == null else value
+	var renewed := Credential.of(kept.to_json())
+	var value: Result = answer.value.json()
+	var paired: Result = _pair(renewed, value.value) if value.error == null else value
 	if paired.error:
 		return paired
 	if not _file.write(renewed):  # before its first use
@@ -2472,12 +2570,12 @@ func _refresh(kept: Credential) -> Result:
 
 
 func _pair(made: Credential, answer: Dictionary) -> Result:
-	for name in ["refresh_credential", "access_token"]:
-		var found = Tools.member(answer, name, "text")
+	for name: String in ["refresh_credential", "access_token"]:
+		var found := Tools.member(answer, name, "text")
 		if found.error:
 			return found
 		made.set(name, found.value)
-	var seconds = Tools.member(answer, "expires_in", "number")
+	var seconds := Tools.member(answer, "expires_in", "number")
 	if seconds.error == null:
 		made.access_expires = now() + seconds.value
 		made.access_lifetime = seconds.value
@@ -2487,22 +2585,23 @@ func _pair(made: Credential, answer: Dictionary) -> Result:
 ## Result of the Credential of a finished sign-in; it is on disk before it is used.
 func keep(complete: Dictionary) -> Result:
 	await Platform.frame()
-	var fresh = Credential.new()
+	var fresh := Credential.new()
 	fresh.origin = origin.text()
-	var player = complete.get("player")
-	for each in [[player if player is Dictionary else {}, "id", "player_id"], [complete, "session_id", "session_id"],
-			[complete, "provider", "provider"]]:
-		var found = Tools.member(each[0], each[1], "text")
+	var player: Variant = complete.get("player")
+	var members := [[player if player is Dictionary else {}, "id", "player_id"]]
+	members += [[complete, "session_id", "session_id"], [complete, "provider", "provider"]]
+	for each: Array in members:
+		var found := Tools.member(each[0], each[1], "text")
 		if found.error:
 			return found
 		fresh.set(each[2], found.value)
 	fresh.player_name = Credential.name_of(player)
-	var paired = _pair(fresh, complete)
+	var paired := _pair(fresh, complete)
 	if paired.error:
 		return paired
-	var claim = await _claimed()
-	var before = _file.read()
-	var written = _file.write(fresh)
+	var claim := await _claimed()
+	var before := _file.read()
+	var written := _file.write(fresh)
 	claim.drop()
 	if not written:
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")

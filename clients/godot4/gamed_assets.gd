@@ -22,19 +22,20 @@
 ##
 ## `download` is a coroutine; all else returns at once. Names and behaviour are those of clients/python/gamed_assets.py,
 ## but that files come one after the other.
+class_name GamedAssets
 extends RefCounted
 
 ## For a progress bar. stage: looking (for files that are here), fetching, finishing; done, size: bytes of the release
 ## that are here, and all of them; fetched: bytes that came over the network.
-signal progress(stage, done, size, fetched)
+signal progress(stage: String, done: int, size: int, fetched: int)
 
-const GamedClient = preload("gamed.gd")
-const GamedError = GamedClient.GamedError
-const Result = GamedClient.Result
-const Tools = GamedClient.Tools
-const Disk = GamedClient.Disk
-const Claim = GamedClient.Claim
-const Platform = GamedClient.Platform
+const Client = preload("gamed.gd")
+const GamedError = Client.GamedError
+const Result = Client.Result
+const Tools = Client.Tools
+const Disk = Client.Disk
+const Claim = Client.Claim
+const Platform = Client.Platform
 
 const MAX_MANIFEST_BYTES = 33554432
 const MAX_FILES = 100000
@@ -46,8 +47,8 @@ const BLOCK_BYTES = 524288
 
 var folder: String = ""  ## Where the releases are kept.
 
-var _client: GamedClient
-var _open = null
+var _client: Client
+var _open: Variant = null
 var _mark: Claim = null
 var _asked: bool = false  # the server has asked for a token: its files are for players only
 var _done: int = 0
@@ -56,7 +57,7 @@ var _fetched: int = 0
 
 
 # `the_folder` instead of one beside the credential; nothing else may be in it.
-func _init(client: GamedClient, the_folder: String = ""):
+func _init(client: Client, the_folder: String = "") -> void:
 	_client = client
 	folder = the_folder if the_folder != "" else "%s/assets/%s" % [client.folder, client.place()]
 
@@ -71,26 +72,26 @@ class Manifest:
 
 	## Result of one; NotGamed for anything that this device should not write.
 	static func of(raw: PackedByteArray) -> Result:
-		var text = raw.get_string_from_utf8()
-		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var text := raw.get_string_from_utf8()
+		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
 			return _wrong("The release has a format that this game does not know; update the game.")
-		var listed = Tools.member(value, "files", "object")
+		var listed := Tools.member(value, "files", "object")
 		if listed.error or listed.value.size() > MAX_FILES:
 			return _wrong("The release's list of files is malformed, or too long.")
-		var refused = refuse_paths(listed.value.keys())
+		var refused := refuse_paths(listed.value.keys())
 		if refused.error:
 			return refused
-		var made = {"release": release_of(raw), "files": {}, "size": 0, "raw": raw}
-		var sizes = {}
-		for path in listed.value:
-			var file = _file_of(listed.value[path])
+		var made := {"release": release_of(raw), "files": {}, "size": 0, "raw": raw}
+		var sizes := {}
+		for path: String in listed.value:
+			var file: Variant = _file_of(listed.value[path])
 			if file == null or sizes.get(file["sha256"], file["size"]) != file["size"]:
 				return _wrong("The release's list of files is malformed.")
 			sizes[file["sha256"]] = file["size"]
 			made["files"][path] = file
 			made["size"] += file["size"]
-		for name in ["published", "note"]:
+		for name: String in ["published", "note"]:
 			made[name] = Tools.text(value, name)
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		return Result.ok(made)
@@ -110,21 +111,21 @@ class Manifest:
 	static func _wrong(detail: String) -> Result:
 		return Result.wrong("not_gamed", detail)
 
-	static func _file_of(value) -> Variant:
+	static func _file_of(value: Variant) -> Variant:
 		if not value is Dictionary or not value.get("sha256") is String or not Tools.is_sha256(value["sha256"]):
 			return null
-		var size = Tools.integer(value.get("size"), -1)
-		var type = Tools.text(value, "type")
+		var size: Variant = Tools.integer(value.get("size"), -1)
+		var type := Tools.text(value, "type")
 		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
 
 	## NotGamed unless each can be a file below a folder, beside all the others, on any system.
 	static func refuse_paths(paths: Array) -> Result:
-		var files = {}
-		var folders = {}
-		for path in paths:
+		var files := {}
+		var folders := {}
+		for path: String in paths:
 			if is_flawed(path):
 				return _wrong("The release has a file that must not be written here: %s" % path.c_escape())
-			var key = path.to_lower()
+			var key := path.to_lower()
 			if files.has(key):
 				return _wrong("The release has two files of one name: %s" % path)
 			files[key] = true
@@ -133,7 +134,7 @@ class Manifest:
 				if folders.has(key):
 					break
 				folders[key] = true
-		for key in folders:
+		for key: String in folders:
 			if files.has(key):
 				return _wrong("The release has a file and a folder of one name: %s" % key)
 		return Result.ok()
@@ -142,19 +143,19 @@ class Manifest:
 	static func is_flawed(path: String) -> bool:
 		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
 			return true
-		var plain = Tools.only(path, Tools.ALPHANUMERIC + "/._-")
+		var plain := Tools.only(path, Tools.ALPHANUMERIC + "/._-")
 		for i in range(0 if plain else path.length()):
-			var unit = path.unicode_at(i)
+			var unit := path.unicode_at(i)
 			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
 				return true
 			if unit == Platform.UNREADABLE:
 				return true
 			if path[i] in '<>:"|?*\\':
 				return true
-		for name in path.split("/"):
+		for name: String in path.split("/"):
 			if name == "" or name == "." or name == ".." or name.to_utf8_buffer().size() > MAX_NAME_BYTES or name[-1] in ". ":
 				return true
-			var stem = name.split(".")[0].rstrip(" ").to_lower()
+			var stem := name.split(".")[0].rstrip(" ").to_lower()
 			if stem in ["con", "prn", "aux", "nul", "conin$", "conout$"]:
 				return true
 			if stem.length() == 4 and stem.substr(0, 3) in ["com", "lpt"] and stem[3] in "0123456789\u00b9\u00b2\u00b3":
@@ -166,8 +167,8 @@ class Manifest:
 class ManifestCheck:
 	extends RefCounted
 
-	func checked(answer: GamedClient.Answer) -> Result:
-		var named = answer.headers.get("asset-release", answer.headers.get("etag", "")).replace('"', "")
+	func checked(answer: Client.Answer) -> Result:
+		var named: Variant = answer.headers.get("asset-release", answer.headers.get("etag", "")).replace('"', "")
 		if not Manifest.is_release(named):
 			return Tools.lacks("ETag")
 		if Manifest.release_of(answer.body) != named:
@@ -180,12 +181,12 @@ class Part:
 	extends RefCounted
 
 	var path: String = ""
-	var file = null
-	var _owner
+	var file: Variant = null
+	var _owner: GamedAssets
 	var _out: FileAccess = null
 	var _at: int = 0
 
-	func _init(the_path: String, the_file: Dictionary, owner):
+	func _init(the_path: String, the_file: Dictionary, owner: GamedAssets) -> void:
 		path = the_path
 		file = the_file
 		_owner = owner
@@ -194,20 +195,20 @@ class Part:
 		return int(max(0, Disk.size_of(path)))
 
 	func headers() -> Dictionary:
-		var at = arrived()
+		var at := arrived()
 		if at == 0:
 			return {}
 		return {"Range": "bytes=%d-%d" % [at, file["size"] - 1], "If-Range": '"%s"' % file["sha256"]}
 
 	# GamedError or null.
-	func begin(answer: GamedClient.Answer) -> GamedError:
+	func begin(answer: Client.Answer) -> GamedError:
 		_at = arrived()
-		var said = "bytes %d-%d/%d" % [_at, file["size"] - 1, file["size"]]
+		var said := "bytes %d-%d/%d" % [_at, file["size"] - 1, file["size"]]
 		if answer.headers.get("content-encoding", "identity").to_lower() != "identity":
 			return GamedError.new("not_gamed", "Something between here and the server changes the files on their way.")
 		if answer.status == 206 and answer.headers.get("content-range", "") != said:
 			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
-		var length = answer.headers.get("content-length", "")
+		var length: String = answer.headers.get("content-length", "")
 		if length != "" and length != str(file["size"] - (_at if answer.status == 206 else 0)):
 			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		if answer.status == 200:  # the whole file after all
@@ -237,8 +238,8 @@ class Part:
 		return full() if arrived() < _at else null
 
 	static func full(missing: int = 0) -> GamedError:
-		var more = "%d MiB more are needed" % (missing / 1048576 + 1) if missing > 0 else "free some space"
-		var words = "This device has no room for the download: %s, then start it again." % more
+		var more := "%d MiB more are needed" % (missing / 1048576 + 1) if missing > 0 else "free some space"
+		var words := "This device has no room for the download: %s, then start it again." % more
 		return GamedError.new("disk_full", words)
 
 
@@ -255,7 +256,7 @@ func current() -> Variant:
 
 ## Result of the path of a file of the current release. Errors: NotFound, and Unreachable while no release has arrived.
 func path(name: String) -> Result:
-	var release = current()
+	var release: Variant = current()
 	if release == null:
 		return Result.wrong("not_arrived", "The game's files have not been downloaded yet.")
 	if not release["manifest"]["files"].has(name):
@@ -279,11 +280,11 @@ func close() -> void:
 
 func _hold() -> void:
 	for _attempt in range(3):  # a removal moves the pointer first, and then reads the marks
-		var release = _pointer()
-		var manifest = _kept(release) if release != "" else null
+		var release := _pointer()
+		var manifest: Variant = _kept(release) if release != "" else null
 		if manifest == null:
 			return
-		var mark = Claim.mark(folder + "/use", release)
+		var mark := Claim.mark(folder + "/use", release)
 		if _pointer() == release and _kept(release) != null:
 			_mark = mark
 			_open = {"id": release, "folder": "%s/releases/%s" % [folder, release], "manifest": manifest}
@@ -293,9 +294,9 @@ func _hold() -> void:
 
 # The id of the release to load; "" if there is none.
 func _pointer() -> String:
-	for name in ["/current", "/current.new"]:
-		var data = Disk.read(folder + name)
-		var release = data.get_string_from_ascii().strip_edges() if data != null and data.size() > 0 else ""
+	for name: String in ["/current", "/current.new"]:
+		var data: Variant = Disk.read(folder + name)
+		var release: Variant = data.get_string_from_ascii().strip_edges() if data != null and data.size() > 0 else ""
 		if Manifest.is_release(release):
 			return release
 	return ""
@@ -303,7 +304,7 @@ func _pointer() -> String:
 
 # The manifest of a release that is here, whole; null for any other.
 func _kept(release: String) -> Variant:
-	var raw = Disk.read("%s/releases/%s.json" % [folder, release])
+	var raw: Variant = Disk.read("%s/releases/%s.json" % [folder, release])
 	if raw == null or Manifest.release_of(raw) != release:
 		return null
 	return Manifest.of(raw).value
@@ -317,18 +318,18 @@ func _kept(release: String) -> Variant:
 ## This object keeps the release that it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
 ## for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
 func download(channel: String = "stable", verify: bool = false) -> Result:
-	var _me = self
+	var _me := self
 	await Platform.frame()
 	if not (Manifest.is_channel(channel) or Manifest.is_release(channel)):
-		var words = "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."
+		var words := "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."
 		return Result.wrong("invalid_channel", words)
-	for name in ["releases", "staging", "use"]:
+	for name: String in ["releases", "staging", "use"]:
 		if not Disk.private_folder("%s/%s" % [folder, name]):
 			return Result.failed(Part.full())
-	var claim = Claim.take(folder, "download")
+	var claim := Claim.take(folder, "download")
 	if claim == null:
 		return Result.wrong("in_use", "Another process is downloading into this folder.")
-	var result
+	var result: Result
 	for _attempt in range(RESTARTS):
 		result = await _download(channel, verify)
 		if result.error == null or not result.error.is_a("NotFound"):
@@ -345,19 +346,21 @@ func count(done: int, fetched: int, stage: String = "fetching") -> void:
 
 
 func _download(channel: String, verify: bool) -> Result:
-	var found = await _manifest(channel)
+	var found := await _manifest(channel)
 	if found.error:
 		return found
-	var manifest = found.value
+	var manifest: Variant = found.value
 	_done = 0
 	_fetched = 0
 	_size = manifest["size"]
-	var missing = await _look(manifest, verify)
-	var room = _room(missing)
+	var missing := await _look(manifest, verify)
+	if _client.is_closed():
+		return Result.failed(_client._unreachable(Client.NO_ANSWER))
+	var room := _room(missing)
 	if room:
 		return Result.failed(room)
-	for digest in missing:
-		var error = await _fetch(missing[digest])
+	for digest: String in missing:
+		var error := await _fetch(missing[digest])
 		if error:
 			return Result.failed(error)
 	count(0, 0, "finishing")
@@ -366,10 +369,10 @@ func _download(channel: String, verify: bool) -> Result:
 
 # Gets the manifest once, so that all files are of one release, whatever is published meanwhile.
 func _manifest(channel: String) -> Result:
-	var here = _kept(_pointer())
-	var headers = {"If-None-Match": '"%s"' % here["release"]} if here else {}
-	var how = {"headers": headers, "check": ManifestCheck.new(), "limit": MAX_MANIFEST_BYTES}
-	var answer = await _ask("/assets/" + channel, how)
+	var here: Variant = _kept(_pointer())
+	var headers := {"If-None-Match": '"%s"' % here["release"]} if here else {}
+	var how := {"headers": headers, "check": ManifestCheck.new(), "limit": MAX_MANIFEST_BYTES}
+	var answer := await _ask("/assets/" + channel, how)
 	if answer.error:
 		return Result.ok(here) if here and answer.error.kind == "NotModified" else answer
 	return Manifest.of(answer.value.body)
@@ -378,7 +381,7 @@ func _manifest(channel: String) -> Result:
 # Sends a token only if the server asks for one: public files need no sign-in.
 func _ask(path: String, how: Dictionary) -> Result:
 	if not _asked:
-		var answer = await _client._request("GET", path, how)
+		var answer := await _client._request("GET", path, how)
 		if answer.error == null or answer.error.code != "token_missing":
 			return answer
 		_asked = true
@@ -387,18 +390,20 @@ func _ask(path: String, how: Dictionary) -> Result:
 
 # {sha256: {"file", "targets"}} of the missing files. Bytes of other whole releases are copied, not fetched again.
 func _look(manifest: Dictionary, verify: bool) -> Dictionary:
-	var here = {}
-	for name in Platform.names(folder + "/releases"):
-		var other = _kept(name.get_basename()) if name.ends_with(".json") else null
-		for path in other["files"] if other else []:
+	var here := {}
+	for name: String in Platform.names(folder + "/releases"):
+		var other: Variant = _kept(name.get_basename()) if name.ends_with(".json") else null
+		for path: String in other["files"] if other else []:
 			here[other["files"][path]["sha256"]] = "%s/releases/%s/%s" % [folder, other["release"], path]
 	count(0, 0, "looking")
 	await Platform.frame()
-	var missing = {}
-	for path in manifest["files"]:
-		var file = manifest["files"][path]
-		var target = "%s/releases/%s/%s" % [folder, manifest["release"], path]
-		var there = Disk.size_of(target) == file["size"]
+	var missing := {}
+	for path: String in manifest["files"]:
+		if _client.is_closed():
+			break
+		var file: Variant = manifest["files"][path]
+		var target := "%s/releases/%s/%s" % [folder, manifest["release"], path]
+		var there: Variant = Disk.size_of(target) == file["size"]
 		if there and verify:
 			there = await _hash_of(target) == file["sha256"]
 		if not there and here.has(file["sha256"]) and here[file["sha256"]] != target:
@@ -419,24 +424,26 @@ func _staged(file: Dictionary) -> String:
 
 # GamedError or null. Called before the first byte is fetched, so that a disk that is too small ends a download at once.
 func _room(missing: Dictionary) -> GamedError:
-	var needed = SPARE_BYTES
-	for digest in missing:
-		var file = missing[digest]["file"]
+	var needed := SPARE_BYTES
+	for digest: String in missing:
+		var file: Variant = missing[digest]["file"]
 		needed += file["size"] * missing[digest]["targets"].size() - int(max(0, Disk.size_of(_staged(file))))
-	var free = Platform.free_bytes(folder)
+	var free := Platform.free_bytes(folder)
 	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
 
 
 # Fetches one file, and puts it into each of its places; GamedError or null.
 func _fetch(wanted: Dictionary) -> GamedError:
-	var file = wanted["file"]
-	var part = Part.new(_staged(file), file, self)
+	var file: Variant = wanted["file"]
+	var part := Part.new(_staged(file), file, self)
 	await Platform.frame()
 	for _attempt in range(2):
-		var error = await _arrive(part)
+		var error := await _arrive(part)
 		if error:
 			return error
-		var digest = await _hash_of(part.path)
+		var digest := await _hash_of(part.path)
+		if _client.is_closed():
+			return _client._unreachable(Client.NO_ANSWER)
 		if digest == file["sha256"]:
 			return await _put(part.path, wanted)
 		count(-part.arrived(), 0)
@@ -446,18 +453,18 @@ func _fetch(wanted: Dictionary) -> GamedError:
 
 # Fetches all bytes of a file. A try that brought some does not count.
 func _arrive(part: Part) -> GamedError:
-	var attempt = 0
-	var size = part.file["size"]
+	var attempt := 0
+	var size: Variant = part.file["size"]
 	await Platform.frame()
 	if part.arrived() > size:
 		Disk.remove(part.path)
 	if size == 0:
 		return null if Disk.write_whole(part.path, PackedByteArray()) else Part.full()
 	while part.arrived() < size:
-		var before = part.arrived()
-		var how = {"headers": part.headers(), "sink": part, "limit": size, "tries": 1}
-		var answer = await _ask("/assets/objects/" + part.file["sha256"], how)
-		var error = part.close()
+		var before := part.arrived()
+		var how := {"headers": part.headers(), "sink": part, "limit": size, "tries": 1}
+		var answer := await _ask("/assets/objects/" + part.file["sha256"], how)
+		var error := part.close()
 		if error:
 			return error
 		if answer.error == null and part.arrived() == size:
@@ -466,8 +473,8 @@ func _arrive(part: Part) -> GamedError:
 		if error == null:
 			error = GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		attempt = 0 if part.arrived() > before else attempt
-		var seconds = GamedClient.pause_after(error, attempt)
-		var last = attempt + 1 == GamedClient.TRIES or seconds > GamedClient.LONGEST_PAUSE_SECONDS
+		var seconds := Client.pause_after(error, attempt)
+		var last := attempt + 1 == Client.TRIES or seconds > Client.LONGEST_PAUSE_SECONDS
 		if not error.passing or last or _client.is_closed():
 			return error
 		await _client._pause(seconds)
@@ -478,13 +485,13 @@ func _arrive(part: Part) -> GamedError:
 
 # Copies a file to its places, and moves it to the last one.
 func _put(source: String, wanted: Dictionary) -> GamedError:
-	var file = wanted["file"]
-	var targets = wanted["targets"].duplicate()
-	var last = targets.pop_back()
+	var file: Variant = wanted["file"]
+	var targets: Array = wanted["targets"].duplicate()
+	var last: String = targets.pop_back()
 	await Platform.frame()
-	for target in targets:
+	for target: String in targets:
 		if not await _copied(source, target, file):
-			return Part.full()
+			return _client._unreachable(Client.NO_ANSWER) if _client.is_closed() else Part.full()
 		count(file["size"], 0)
 	Platform.make_folders(last.get_base_dir())
 	return null if Platform.rename(source, last) else Part.full()
@@ -492,11 +499,11 @@ func _put(source: String, wanted: Dictionary) -> GamedError:
 
 # Copies a file, if its bytes have the right hash.
 func _copied(source: String, target: String, file: Dictionary) -> bool:
-	var temporary = _staged(file) + ".copy"
+	var temporary := _staged(file) + ".copy"
 	await Platform.frame()
 	if Disk.size_of(source) != file["size"]:
 		return false
-	var digest = await _hash_of(source, temporary)
+	var digest := await _hash_of(source, temporary)
 	if digest != file["sha256"] or Disk.size_of(temporary) != file["size"]:
 		Disk.remove(temporary)
 		return false
@@ -507,16 +514,16 @@ func _copied(source: String, target: String, file: Dictionary) -> bool:
 
 # The hash of a file, one block in each frame; copies it at the same time, if `into` is not empty.
 func _hash_of(path: String, into: String = "") -> String:
-	var file = Platform.open(path, FileAccess.READ)
-	var copy = Platform.open(into, FileAccess.WRITE) if into != "" else null
-	var context = HashingContext.new()
+	var file := Platform.open(path, FileAccess.READ)
+	var copy := Platform.open(into, FileAccess.WRITE) if into != "" else null
+	var context := HashingContext.new()
 	context.start(HashingContext.HASH_SHA256)
 	await Platform.frame()
 	if file == null or (into != "" and copy == null):
 		return ""
-	var left = file.get_length()
-	while left > 0:
-		var block = file.get_buffer(int(min(left, BLOCK_BYTES)))
+	var left := file.get_length()
+	while left > 0 and not _client.is_closed():
+		var block := file.get_buffer(int(min(left, BLOCK_BYTES)))
 		context.update(block)
 		if copy:
 			copy.store_buffer(block)
@@ -526,12 +533,12 @@ func _hash_of(path: String, into: String = "") -> String:
 	file.close()
 	if copy:
 		copy.close()
-	return context.finish().hex_encode()
+	return context.finish().hex_encode() if left <= 0 else ""
 
 
 # Makes a whole release the one to load.
 func _finish(manifest: Dictionary) -> Result:
-	var release = manifest["release"]
+	var release: Variant = manifest["release"]
 	Disk.flush("%s/releases/%s" % [folder, release])
 	if _kept(release) == null and not Disk.write_whole("%s/releases/%s.json" % [folder, release], manifest["raw"]):
 		return Result.failed(Part.full())
@@ -543,18 +550,18 @@ func _finish(manifest: Dictionary) -> Result:
 
 # Deletes releases that no process has open.
 func _remove_others(keep: String) -> void:
-	var spared = Claim.marked(folder + "/use")
+	var spared := Claim.marked(folder + "/use")
 	spared.append(keep)
-	var names = Platform.names(folder + "/releases")
+	var names := Platform.names(folder + "/releases")
 	names.reverse()  # a manifest before its files: `<release>.json` sorts after `<release>`
-	for name in names:
+	for name: String in names:
 		if not name.split(".")[0] in spared:
 			_remove_all(folder + "/releases/" + name)
-	for name in Platform.names(folder + "/staging"):
+	for name: String in Platform.names(folder + "/staging"):
 		Disk.remove(folder + "/staging/" + name)
 
 
 func _remove_all(path: String) -> void:
-	for name in Platform.names(path):
+	for name: String in Platform.names(path):
 		_remove_all(path + "/" + name)
 	Platform.remove(path)

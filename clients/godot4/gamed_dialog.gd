@@ -9,20 +9,21 @@
 ## It shows a button for each provider, the link with its QR code, a field for the six letters, and every problem in
 ## words, above all that the game draws. Its texts are in the client's `locale`. It adds itself to the root of the scene
 ## tree, and shows nothing otherwise.
+class_name GamedDialog
 extends CanvasLayer
 
-signal answered(value)  ## The player has chosen, typed a code, or closed the dialog.
+signal answered(value: Variant)  ## The player has chosen, typed a code, or closed the dialog.
 
-const GamedClient = preload("gamed.gd")
-const Platform = GamedClient.Platform
+const Client = preload("gamed.gd")
+const Platform = Client.Platform
 const Texts = preload("gamed_texts.gd")
 const WIDTH = 360
 const PICTURE_SIZE = 176
 
-var _client: GamedClient
+var _client: Client
 var _texts: Texts
 var _url: String = ""
-var _asking = null  # the SignIn that waits for its code
+var _asking: Variant = null  # the SignIn that waits for its code
 var _shade := ColorRect.new()
 var _body := VBoxContainer.new()
 var _words := Label.new()
@@ -31,7 +32,7 @@ var _picture := TextureRect.new()
 var _buttons := VBoxContainer.new()
 
 
-func _init(client: GamedClient):
+func _init(client: Client) -> void:
 	_client = client
 	_texts = Texts.new(client.language())
 	if not Platform.can_draw(_texts):
@@ -41,16 +42,16 @@ func _init(client: GamedClient):
 	_shade.set_anchors_preset(Control.PRESET_FULL_RECT)
 	_shade.hide()
 	add_child(_shade)
-	var middle = CenterContainer.new()
+	var middle := CenterContainer.new()
 	middle.set_anchors_preset(Control.PRESET_FULL_RECT)
 	_shade.add_child(middle)
-	var panel = PanelContainer.new()
+	var panel := PanelContainer.new()
 	middle.add_child(panel)
 	if _texts.is_right_to_left():
 		Platform.turn(panel)
 	_body.custom_minimum_size = Vector2(WIDTH, 0)
 	panel.add_child(_body)
-	for part in [_words, _field, _picture, _buttons]:
+	for part: Control in [_words, _field, _picture, _buttons]:
 		_body.add_child(part)
 	Platform.wrap_lines(_words)
 	_field.text_submitted.connect(_on_answered)
@@ -66,19 +67,19 @@ func _init(client: GamedClient):
 ## Shows a button for each provider; returns the name of the chosen one.
 func choose_provider(providers: Array) -> Variant:
 	_show(_texts.text("How do you want to sign in?"))
-	for provider in providers:
-		var label = _texts.text("Sign in with {provider}", {"provider": provider["label"]})
+	for provider: Dictionary in providers:
+		var label := _texts.text("Sign in with {provider}", {"provider": provider["label"]})
 		_add_button(label, "_on_answered", provider["name"])
 	_add_button(_texts.text("Cancel"), "_on_answered", null)
 	return await answered
 
 
 ## Shows the link that continues the sign-in, and its QR code if the browser was not opened.
-func browser_opened(url: String, opened, qr_url) -> void:
+func browser_opened(url: String, opened: bool, qr_url: Variant) -> void:
 	_url = url
 	if _asking:  # it opened the page that shows the code
 		return
-	var words = "The sign-in continues in your browser."
+	var words := "The sign-in continues in your browser."
 	if not opened:
 		words = "Open this address in your browser to sign in:"
 	_show(_texts.text(words))
@@ -92,7 +93,7 @@ func browser_opened(url: String, opened, qr_url) -> void:
 
 
 ## Asks for the code that the browser shows; null if the player does not type one.
-func finish_code(sign_in, attempts_left) -> Variant:
+func finish_code(sign_in: Client.SignIn, attempts_left: Variant) -> Variant:
 	_asking = sign_in
 	_show(_texts.text("Type the six letters that the sign-in page shows."))
 	if attempts_left != null:
@@ -105,21 +106,21 @@ func finish_code(sign_in, attempts_left) -> Variant:
 	if sign_in:
 		_add_button(_texts.text("Show me a code"), "_on_show_code")
 	_add_button(_texts.text("Cancel"), "_on_cancel")
-	var typed = await answered
-	while typed != null and GamedClient.finish_code(typed) == null:
+	var typed: Variant = await answered
+	while typed != null and Client.finish_code(typed) == null:
 		_words.text = _texts.text("The code has six letters, like BKT-RVW.")
 		typed = await answered
 	return typed
 
 
 ## True to try again. A cancelled sign-in shows nothing.
-func problem(error: GamedClient.GamedError):
+func problem(error: Client.GamedError) -> bool:
 	if error.code == "login_cancelled":
 		return false
 	_show(_texts.problem(error))
 	_add_button(_texts.text("Try again"), "_on_answered", true)
 	_add_button(_texts.text("Continue"), "_on_answered", false)
-	var again = await answered
+	var again: Variant = await answered
 	_shade.hide()
 	return again
 
@@ -134,7 +135,7 @@ func ended() -> void:
 # --- What the player presses ------------------------------------------------------------------------------------------
 
 
-func _on_answered(value) -> void:
+func _on_answered(value: Variant) -> void:
 	answered.emit(value)
 
 
@@ -143,7 +144,7 @@ func _on_continue() -> void:
 
 
 func _on_open() -> void:
-	GamedClient.open_browser(_url)
+	Client.open_browser(_url)
 
 
 func _on_show_code() -> void:
@@ -152,7 +153,7 @@ func _on_show_code() -> void:
 
 # Shows the link as a picture, which the server draws. A link works in one browser only.
 func _on_phone(url: String) -> void:
-	var request = HTTPRequest.new()
+	var request := HTTPRequest.new()
 	request.max_redirects = 0
 	request.timeout = 10
 	add_child(request)
@@ -172,14 +173,14 @@ func _show(words: String) -> void:
 	_words.text = words
 	_field.hide()
 	_picture.hide()
-	for button in _buttons.get_children():
+	for button: Node in _buttons.get_children():
 		_buttons.remove_child(button)
 		button.queue_free()
 	_shade.show()
 
 
-func _add_button(text: String, method: String, value = null) -> void:
-	var button = Button.new()
+func _add_button(text: String, method: String, value: Variant = null) -> void:
+	var button := Button.new()
 	button.text = text
 	button.pressed.connect(callv.bind(method, [value] if method in ["_on_answered", "_on_phone"] else []))
 	_buttons.add_child(button)
@@ -187,13 +188,15 @@ func _add_button(text: String, method: String, value = null) -> void:
 		button.grab_focus()  # for keys and gamepads
 
 
-func _on_picture(_result, status: int, _headers, bytes: PackedByteArray, request: HTTPRequest) -> void:
+func _on_picture(
+	_result: int, status: int, _headers: PackedStringArray, bytes: PackedByteArray, request: HTTPRequest
+) -> void:
 	request.queue_free()
-	var image = Image.new()
+	var image := Image.new()
 	if _asking or not _shade.visible:
 		return
 	if status != 200 or image.load_png_from_buffer(bytes) != OK:
-		var used = "A browser has used the link already. Continue there, or cancel and sign in again."
+		var used := "A browser has used the link already. Continue there, or cancel and sign in again."
 		_words.text = _texts.text(used)
 		return
 	_picture.texture = Platform.texture_of(image)

@@ -8,7 +8,7 @@
 ##     saves.run()                                         # sends and loads when it can, until close()
 ##     await saves.ready()                                 # until the server has answered: at most 5 s
 ##     var result = saves.read("auto")                     # value null: never saved; error NotKnown: never online
-##     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
+##     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # kept on this device when it returns
 ##     for conflict in saves.conflicts():                  # both sides have changed: the player chooses
 ##         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
 ## [/codeblock]
@@ -16,28 +16,30 @@
 ## A write is based on the version that the game last read or wrote, never on one that has only arrived: progress that
 ## the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 ##
-## Functions that ask the server (pump, run, theirs, base, keep_theirs), other_players and adopt are coroutines; all
-## others return at once.
+## Functions that ask the server (send, run, theirs, base, keep_theirs), ready, flush, other_players and adopt are
+## coroutines; all others return at once, and none waits for the disk but close.
 ## One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
+class_name GamedSync
 extends RefCounted
 
-signal changed(status)  ## while `run` runs: a slot that has changed since the last report to the game
-signal trouble_changed(trouble)  ## GamedError or null: for a sign that says "offline"
+signal changed(status: Dictionary)  ## while `run` runs: a slot that has changed since the last report to the game
+signal problem_changed(problem: Client.GamedError)  ## GamedError or null: for a sign that says "offline"
+signal trouble_changed(problem: Client.GamedError)  ## @deprecated: The older name of [signal problem_changed].
 
-const GamedClient = preload("gamed.gd")
-const GamedError = GamedClient.GamedError
-const Result = GamedClient.Result
-const Tools = GamedClient.Tools
-const Disk = GamedClient.Disk
-const SaveInfo = GamedClient.SaveInfo
-const Platform = GamedClient.Platform
+const Client = preload("gamed.gd")
+const GamedError = Client.GamedError
+const Result = Client.Result
+const Tools = Client.Tools
+const Disk = Client.Disk
+const SaveInfo = Client.SaveInfo
+const Platform = Client.Platform
 
 const FORMAT = 1
 const UNOWNED = "not.signed.in"  ## the folder of saves before the first sign-in on this device; it belongs to no player
 const WAIT_SECONDS = 25  ## the server holds a request for changes this long, at most
 const AGAIN_SECONDS = 300.0  ## a refused write is tried again after this, unless the server names a time
 const PAGE_VERSIONS = 32  ## the server limits the rate of larger requests
-const STEPS = 4  ## one pump sends a slot this often, at most, if the game keeps changing it
+const STEPS = 4  ## one round sends a slot this often, at most, if the game keeps changing it
 
 const UNKNOWN = "unknown"
 const IN_STEP = "in_step"
@@ -46,9 +48,10 @@ const NEWER = "newer"
 const CONFLICT = "conflict"
 const REFUSED = "refused"
 
-## Errors that end a pump: they concern the server, the player or this device's disk, not one slot.
+## Errors that end a round: they concern the server, the player or this device's disk, not one slot.
 const HALTING = [
 	"Unreachable",
+	"Cancelled",
 	"Busy",
 	"RateLimited",
 	"SignInRequired",
@@ -60,62 +63,71 @@ const HALTING = [
 ]
 
 var player_id: String = ""  ## The player whose saves these are; empty before the first sign-in.
-var trouble: GamedError = null  ## the error of the last pump; null if it succeeded
-var flaw: GamedError = null  ## SignInRequired, InUse or LocalDamaged: every call fails with it
+## The error of the last `send`; null if it succeeded. Right after `new`: SignInRequired, InUse or LocalDamaged, see
+## `is_open`.
+var problem: GamedError = null
+var flaw: GamedError = null  ## @deprecated: Ask [method is_open]; it works until 1.0.
+var trouble: GamedError = null  ## @deprecated: The older name of [member problem]; it works until 1.0.
 
-var _client: GamedClient
+var _client: Client
+var _unusable: GamedError = null  # every call fails with it
 var _place: String = ""
 var _store: Store = null
 var _records: Dictionary = {}
-var _cursor = null
-var _whole = null  # {"cursor", "expired", "listed", "compared"} while the pages of a whole list arrive
+var _cursor: Variant = null
+var _whole: Variant = null  # {"cursor", "expired", "listed", "compared"} while the pages of a whole list arrive
 var _problems: Dictionary = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
 var _copy_problems: Dictionary = {}  # the same for each slot's unsent copy: they delay neither writes nor downloads
 var _reported: Dictionary = {}
-var _pumping: bool = false
+var _sending: bool = false
 var _bell: bool = false
 var _closed: bool = false
-var _pumped: bool = false  # a pump of this Sync has succeeded
+var _succeeded: bool = false  # a round of this Sync has succeeded
 var _round: int = 0  # a number of each `run`: a later one ends an earlier
 var _running: bool = false  # a `run` is under way
 var _listening: int = 0  # a number of each `_listen`, which ends with its `run`
-var _waiting: GamedClient = null  # sends the request that waits for changes; `close` ends it
-var _tried_round: int = 0  # `_round` when the last pump began: its error is not the answer to a later `run`
+var _flushing: bool = false  # `_flush_all` is under way
+var _waiting: Client = null  # sends the request that waits for changes; `close` ends it
+var _tried_round: int = 0  # `_round` when the last round began: its error is not the answer to a later `run`
 
 
 # Opens the saves of the player who is signed in, in `folder` or beside the credential; sends no request. Before the
-# first sign-in at this server the saves wait on this device: the first `pump` after the sign-in, or the first Sync,
-# adopts them for the player. After a sign-out `flaw` is SignInRequired.
-func _init(client: GamedClient, folder: String = ""):
-	var credential = client.credential()
-	if client.flaw:
-		flaw = client.flaw
-		return
+# first sign-in at this server the saves wait on this device: the first `send` after the sign-in, or the first Sync,
+# adopts them for the player. After a sign-out `problem` is SignInRequired.
+func _init(client: Client, folder: String = "") -> void:
 	_client = client
-	_place = "%s/%s" % [folder if folder != "" else client.folder + "/sync", client.place()]
+	_unusable = client.problem if client.problem else _opened(folder)
+	problem = _unusable
+	flaw = _unusable
+
+
+# GamedError or null.
+func _opened(folder: String) -> GamedError:
+	var credential := _client.credential()
+	_place = "%s/%s" % [folder if folder != "" else _client.folder + "/sync", _client.place()]
 	if credential == null and _has_players():
-		flaw = _signed_out()
-		return
-	flaw = _use(credential.player_id if credential else "")
-	if flaw == null and player_id != "":
-		_adopt_left()
-	for each in slots():
+		return _signed_out()
+	var error := _use(credential.player_id if credential else "")
+	if error == null and player_id != "":
+		error = _adopt_left()
+	for each: Dictionary in slots():
 		if each["state"] in [IN_STEP, WAITING]:
 			_reported[each["slot"]] = _look_of(each)
+	return error
 
 
 # Opens the folder of this player; GamedError or null.
 func _use(id: String) -> GamedError:
-	var store = Store.new("%s/%s" % [_place, _safe_name(id) if id != "" else UNOWNED])
-	var error = store.open()
+	var store := Store.new("%s/%s" % [_place, _safe_name(id) if id != "" else UNOWNED])
+	var error := store.open()
 	if error:
 		return error
-	var read = store.records()
+	var read := store.records()
 	if read.error:
 		store.close()
 		return read.error
-	var about = store.about()
-	var name = _client.credential().player_name if id != "" else null
+	var about := store.about()
+	var name: Variant = _client.credential().player_name if id != "" else null
 	if name != null and name != about["name"]:  # it has to outlast the credential, for `other_players`
 		store.keep_about({"name": name, "adopted": about["adopted"]})
 	player_id = id
@@ -127,7 +139,7 @@ func _use(id: String) -> GamedError:
 
 # A player has signed in here before; the names of their folders have no dot.
 func _has_players() -> bool:
-	for name in Platform.names(_place):
+	for name: String in Platform.names(_place):
 		if not "." in name:
 			return true
 	return false
@@ -137,45 +149,47 @@ static func _signed_out() -> GamedError:
 	return GamedError.new("signed_out", "No player is signed in here.")
 
 
-# Adopts what was saved here before the sign-in, unless another process has it open.
-func _adopt_left() -> void:
+# Adopts what was saved here before the sign-in, unless another process has it open; GamedError or null.
+func _adopt_left() -> GamedError:
 	if not UNOWNED in Platform.names(_place):
-		return
-	var left = Store.new("%s/%s" % [_place, UNOWNED])
+		return null
+	var left := Store.new("%s/%s" % [_place, UNOWNED])
 	if left.open():
-		return
-	var read = left.records()
-	flaw = read.error if read.error else _adopt(left, read.value)
+		return null
+	var read := left.records()
+	var error := read.error if read.error else _adopt(left, read.value)
 	left.close()
-	if flaw:
+	if error:
 		_store.close()
+	return error
 
 
 # Takes over the saves of `left`; one whose slot has something pending waits there for the next start. GamedError or
 # null.
 func _adopt(left: Store, records: Dictionary) -> GamedError:
-	var saves = {}
-	for slot in records:
+	var saves := {}
+	for slot: String in records:
 		saves[slot] = records[slot]["local"]
-	var done = _adopted(left, saves)
-	for slot in done.value if done.error == null else []:
+	var done := _adopted(left, saves)
+	var error := _store.settle() if done.error == null else done.error
+	for slot: String in done.value if error == null else []:
 		left.forget(slot)
-	return done.error
+	return error
 
 
 # Result of the slots of `left` that were adopted: not those with something pending here or with a damaged file.
 func _adopted(left: Store, saves: Dictionary) -> Result:
-	var done = []
-	for slot in saves:
-		var mine = _record(slot)
-		var local = saves[slot]
+	var done := []
+	for slot: String in saves:
+		var mine := _record(slot)
+		var local: Variant = saves[slot]
 		if local and not Record.same(mine["local"], local):
-			var data = left.load_body(slot, local["sha256"])
+			var data: Variant = left.load_body(slot, local["sha256"])
 			if data == null or not Record.is_idle(mine):
 				continue
 			if _store.add(slot, data) == null:
 				return Result.wrong("local_disk", "This device cannot keep saves.")
-			var kept = _keep(Record.adopted(mine, local), Disk.KEPT)
+			var kept := _keep(Record.adopted(mine, local))
 			if kept.error:
 				return kept
 		done.append(slot)
@@ -184,12 +198,12 @@ func _adopted(left: Store, saves: Dictionary) -> Result:
 
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
 func _own() -> GamedError:
-	var credential = _client.credential()
+	var credential := _client.credential()
 	if credential == null:
 		return _signed_out()
-	var left = _store
-	var records = _records
-	var error = _use(credential.player_id)
+	var left := _store
+	var records := _records
+	var error := _use(credential.player_id)
 	if error == null:
 		error = _adopt(left, records)
 		left.close()
@@ -225,28 +239,28 @@ class Record:
 	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy", "offered"]
 
 	static func fresh(slot: String) -> Dictionary:
-		var made = {"slot": slot, "dirty": false, "deleted": false, "unlisted": null}
-		for name in MEMBERS:
+		var made := {"slot": slot, "dirty": false, "deleted": false, "unlisted": null}
+		for name: String in MEMBERS:
 			made[name] = null
 		return made
 
 	static func with(record: Dictionary, changes: Dictionary) -> Dictionary:
-		var made = record.duplicate()
-		for name in changes:
+		var made := record.duplicate()
+		for name: String in changes:
 			made[name] = changes[name]
 		return made
 
-	static func tag(info) -> Variant:
+	static func tag(info: Variant) -> Variant:
 		return info["etag"] if info else null
 
 	static func local_of(info: Dictionary) -> Dictionary:
-		var made = {}
-		for name in ["sha256", "size", "content_type", "meta", "modified"]:
+		var made := {}
+		for name: String in ["sha256", "size", "content_type", "meta", "modified"]:
 			made[name] = info[name]
 		return made
 
 	# The same bytes under the same label; nothing equals nothing.
-	static func same(one, other) -> bool:
+	static func same(one: Variant, other: Variant) -> bool:
 		if one == null or other == null:
 			return one == null and other == null
 		if one["sha256"] != other["sha256"] or one["content_type"] != other["content_type"]:
@@ -260,10 +274,10 @@ class Record:
 		return tag(record["remote"]) != tag(record["base"]) and (record["remote"] != null or record["deleted"])
 
 	# The game wrote this. The same bytes under the same label are not a change.
-	static func wrote(record: Dictionary, local) -> Dictionary:
+	static func wrote(record: Dictionary, local: Variant) -> Dictionary:
 		if same(record["local"], local):
 			return record
-		var made = with(record, {"local": local, "dirty": true, "deleted": local == null})
+		var made := with(record, {"local": local, "dirty": true, "deleted": local == null})
 		if local == null:
 			made["dropped"] = record["local"]
 		elif made["dispute"] and made["remote"]:
@@ -278,24 +292,24 @@ class Record:
 			return wrote(record, null)
 		if including_newer or record["remote"] == null:
 			return wrote(took(record), null)
-		var dispute = {"reason": "changed", "base": record["base"], "current": record["remote"], "copy": null}
+		var dispute := {"reason": "changed", "base": record["base"], "current": record["remote"], "copy": null}
 		return with(wrote(record, null), {"dirty": true, "deleted": true, "dispute": dispute})
 
 	# The game read the newer version, and continues from it.
 	static func took(record: Dictionary) -> Dictionary:
-		var there = record["remote"]
-		var made = with(record, {"local": local_of(there) if there else null, "base": there})
+		var there: Variant = record["remote"]
+		var made := with(record, {"local": local_of(there) if there else null, "base": there})
 		if there == null and record["local"]:
 			made["dropped"] = record["local"]
 		return made
 
 	# The server lists this. The same bytes are never a conflict, whichever device wrote them.
-	static func heard(record: Dictionary, there, deleted: bool = false) -> Dictionary:
-		var made = with(record, {"remote": there, "deleted": deleted if there == null else false})
+	static func heard(record: Dictionary, there: Variant, deleted: bool = false) -> Dictionary:
+		var made := with(record, {"remote": there, "deleted": deleted if there == null else false})
 		if there and made["offered"] and made["offered"]["sha256"] == there["sha256"]:
 			made["offered"] = null
-		var local = made["local"]
-		var sent = made["sent"]
+		var local: Variant = made["local"]
+		var sent: Variant = made["sent"]
 		if there == null:
 			return settled(made, null) if local == null and sent == null else moved(made)
 		if sent and sent["local"] and sent["local"]["sha256"] == there["sha256"]:
@@ -305,66 +319,66 @@ class Record:
 		return moved(made)
 
 	# Both sides have the same bytes; another label of the game is still sent, else the server's is taken.
-	static func settled(record: Dictionary, there) -> Dictionary:
+	static func settled(record: Dictionary, there: Variant) -> Dictionary:
 		if there and not record["dirty"]:
 			return with(record, {"local": local_of(there), "base": there, "dispute": null})
-		var dirty = there != null and not same(record["local"], there)
+		var dirty := there != null and not same(record["local"], there)
 		return with(record, {"base": there, "dirty": dirty, "dispute": null})
 
 	# An open conflict shows the current version of the server.
 	static func moved(record: Dictionary) -> Dictionary:
-		var dispute = record["dispute"]
-		var there = record["remote"]
+		var dispute: Variant = record["dispute"]
+		var there: Variant = record["remote"]
 		if dispute == null or tag(dispute["current"]) == tag(there):
 			return record
 		if there and tag(there) == tag(record["base"]):
 			return with(record, {"dispute": null})
-		var reason = "changed" if there else ("deleted" if record["deleted"] else "lost")
+		var reason := "changed" if there else ("deleted" if record["deleted"] else "lost")
 		return with(record, {"dispute": with(dispute, {"reason": reason, "current": there})})
 
 	# For a whole list. `known`: the server's history has the base of this record. If not, the server has lost a version
 	# that it had acknowledged (a restored backup), and the bytes of this device are sent again.
 	static func relisted(record: Dictionary, known: bool, deleted: bool, listed: bool) -> Dictionary:
-		var made = record
+		var made := record
 		if not (known or record["dirty"] or record["local"] == null):
 			made = with(record, {"dirty": true})
 		return made if listed else heard(made, null, deleted)
 
 	# For a whole list without this slot, which was deleted so long ago that the server has forgotten it.
 	static func expired(record: Dictionary) -> Dictionary:
-		var base = record["base"]
+		var base: Variant = record["base"]
 		if record["local"] == null or base == null or not (record["dirty"] or record["sent"]):
 			return heard(record, null, base != null or record["remote"] != null or record["deleted"])
-		var dispute = record["dispute"]
+		var dispute: Variant = record["dispute"]
 		if dispute == null:
 			dispute = {"reason": "deleted", "base": base, "current": null, "copy": null}
 		return heard(with(record, {"sent": null, "dispute": dispute}), null, true)
 
 	# The server has carried out the sent write, as `info`; the game may have written since.
-	static func acknowledged(record: Dictionary, info, exactly: bool = true) -> Dictionary:
-		var sent = record["sent"]
-		var local = record["local"]
-		var done = exactly and same(local, sent["local"] if sent else null)
+	static func acknowledged(record: Dictionary, info: Variant, exactly: bool = true) -> Dictionary:
+		var sent: Variant = record["sent"]
+		var local: Variant = record["local"]
+		var done := exactly and same(local, sent["local"] if sent else null)
 		if done and info and local:  # in the spelling of the server
 			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
 		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
 
-	static func written(record: Dictionary, info: Dictionary, cursor) -> Dictionary:
+	static func written(record: Dictionary, info: Dictionary, cursor: Variant) -> Dictionary:
 		return with(acknowledged(record, info), {"remote": info, "deleted": false, "unlisted": cursor})
 
-	static func removed(record: Dictionary, current = null) -> Dictionary:
+	static func removed(record: Dictionary, current: Variant = null) -> Dictionary:
 		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
 
 	# The write succeeded, and another device has written since.
 	static func superseded(record: Dictionary, error: GamedError) -> Dictionary:
-		var current = error.current()
+		var current: Variant = error.current()
 		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
 
 	static func disputed(record: Dictionary, error: GamedError) -> Dictionary:
-		var current = error.current()
-		var deleted = error.code == "deleted"
-		var reason = "changed" if current else ("deleted" if deleted else "lost")
-		var dispute = {"reason": reason, "base": record["base"], "current": current, "copy": error.yours()}
+		var current: Variant = error.current()
+		var deleted := error.code == "deleted"
+		var reason := "changed" if current else ("deleted" if deleted else "lost")
+		var dispute := {"reason": reason, "base": record["base"], "current": current, "copy": error.yours()}
 		return heard(with(record, {"sent": null, "dispute": dispute}), current, deleted)
 
 	static func theirs(record: Dictionary) -> Variant:
@@ -376,13 +390,13 @@ class Record:
 
 	# A save from before the sign-in: without a base, so that it never replaces another version.
 	static func adopted(record: Dictionary, local: Dictionary) -> Dictionary:
-		var changes = {"local": local, "base": null, "dirty": true, "deleted": false}
+		var changes := {"local": local, "base": null, "dirty": true, "deleted": false}
 		changes["dropped"] = record["local"] if record["local"] else record["dropped"]
 		return with(record, changes)
 
 	# `read` gives these bytes, now or after a download.
 	static func has(record: Dictionary, digest: String) -> bool:
-		for name in ["local", "remote", "offered"]:
+		for name: String in ["local", "remote", "offered"]:
 			if record[name] and record[name]["sha256"] == digest:
 				return true
 		return false
@@ -393,7 +407,7 @@ class Record:
 
 	# The game has read `offered`, which may have arrived at the server: it is sent before any write after it.
 	static func took_offered(record: Dictionary) -> Dictionary:
-		var local = record["offered"]
+		var local: Variant = record["offered"]
 		return with(adopted(record, local), {"offered": null, "sent": {"local": local, "base": null}})
 
 	# The server has `offered` as `info`, which the game has not read.
@@ -402,68 +416,75 @@ class Record:
 
 	# Another device was first; `offered` stays to be read.
 	static func not_placed(record: Dictionary, error: GamedError) -> Dictionary:
-		var made = with(record, {"offered": null}) if error.code == "superseded" else record
+		var made := with(record, {"offered": null}) if error.code == "superseded" else record
 		return heard(made, error.current(), error.code == "deleted")
 
+	# The same after a power cut: the pending change may have been sent, so nothing else is sent before its answer.
+	static func unsure(record: Dictionary) -> Dictionary:
+		var sends: bool = record["dirty"] and (record["local"] != null or record["base"] != null)
+		if record["sent"] or record["dispute"] or not sends:
+			return record
+		return with(record, {"sent": {"local": record["local"], "base": record["base"]}})
+
 	static func kept_mine(record: Dictionary) -> Dictionary:
-		var spent = record["dispute"]["copy"] if record["dispute"] else null
+		var spent: Variant = record["dispute"]["copy"] if record["dispute"] else null
 		return with(record, {"base": theirs(record), "dirty": true, "dispute": null, "spent": spent})
 
 	static func kept_theirs(record: Dictionary) -> Dictionary:
-		var info = theirs(record)
-		var local = local_of(info) if info else null
-		var deleted = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
-		var changes = {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null}
+		var info: Variant = theirs(record)
+		var local: Variant = local_of(info) if info else null
+		var deleted: Variant = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
+		var changes := {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null}
 		return with(gave_way(record), changes)
 
 	static func merged(record: Dictionary, local: Dictionary) -> Dictionary:
-		var alike = record["local"] != null and record["local"]["sha256"] == local["sha256"]
-		var made = record if alike else gave_way(record)
+		var alike: Variant = record["local"] != null and record["local"]["sha256"] == local["sha256"]
+		var made := record if alike else gave_way(record)
 		return with(made, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
 
 	# Keeps this device's bytes as `dropped`, and as `unsent_copy` if the server does not have them. The server has only
 	# the bytes that it refused; the game may have saved newer ones since.
 	static func gave_way(record: Dictionary) -> Dictionary:
-		var local = record["local"]
+		var local: Variant = record["local"]
 		if local == null or record["dispute"] == null:
 			return record
-		var made = with(record, {"dropped": local})
-		var copy = record["dispute"]["copy"]
-		var known = copy if copy else record["dispute"]["base"]
+		var made := with(record, {"dropped": local})
+		var copy: Variant = record["dispute"]["copy"]
+		var known: Variant = copy if copy else record["dispute"]["base"]
 		if known == null or (copy and copy["sha256"] == local["sha256"]):
 			return made
 		return with(made, {"unsent_copy": {"local": local, "base": known}})
 
 	# Hashes of all bytes that may still be asked for.
 	static func bodies(record: Dictionary) -> Array:
-		var sides = [record["local"], record["base"], record["remote"], record["dropped"]]
+		var sides := [record["local"], record["base"], record["remote"], record["dropped"]]
 		sides.append(record["offered"])
-		for name in ["sent", "unsent_copy"]:
+		for name: String in ["sent", "unsent_copy"]:
 			if record[name]:
 				sides.append(record[name]["local"])
 		if record["dispute"]:
 			sides.append(record["dispute"]["base"])
 			sides.append(record["dispute"]["current"])
-		var found = []
-		for side in sides:
+		var found := []
+		for side: Variant in sides:
 			if side:
 				found.append(side["sha256"])
 		return found
 
 	# Parses a record on the disk; null if it is damaged.
 	static func of(text: String) -> Variant:
-		var value = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
 			return null
-		var made = fresh(value["slot"])
-		for name in ["dirty", "deleted"]:
+		var made := fresh(value["slot"])
+		for name: String in ["dirty", "deleted"]:
 			if typeof(value.get(name)) != TYPE_BOOL:
 				return null
 			made[name] = value[name]
 		if value.get("unlisted") is String:  # records of older versions of this client lack it
 			made["unlisted"] = value["unlisted"]
-		for name in MEMBERS:
-			var kept = value.get(name)
+		for name: String in MEMBERS:
+			var kept: Variant = value.get(name)
 			if kept == null:
 				continue
 			if not kept is Dictionary:
@@ -478,9 +499,9 @@ class Record:
 			return _local(kept)
 		if name in ["base", "remote", "spent"]:
 			return SaveInfo.of(kept).value
-		var infos = ["base", "current", "copy"] if name == "dispute" else ["base"]
-		var made = {}
-		for each in infos:
+		var infos := ["base", "current", "copy"] if name == "dispute" else ["base"]
+		var made := {}
+		for each: String in infos:
 			made[each] = SaveInfo.of(kept[each]).value if kept.get(each) else null
 			if kept.get(each) and made[each] == null:
 				return null
@@ -491,8 +512,8 @@ class Record:
 		return null if kept.get("local") and made["local"] == null else made
 
 	static func _local(kept: Dictionary) -> Variant:
-		var size = Tools.integer(kept.get("size"))
-		for name in ["sha256", "content_type", "modified"]:
+		var size: Variant = Tools.integer(kept.get("size"))
+		for name: String in ["sha256", "content_type", "modified"]:
 			if not kept.get(name) is String:
 				return null
 		if size == null or not kept.get("meta") is Dictionary or not Tools.is_sha256(kept["sha256"]):
@@ -503,94 +524,195 @@ class Record:
 # --- The disk ---------------------------------------------------------------------------------------------------------
 
 
-# A folder of one player at one server: `cursor`, a claim, and for each slot a folder with `record` and bodies.
-# Bodies are on disk before the record that names them, and are deleted after it; only this user can read the files.
+# A folder of one player at one server: `cursor`, a claim, and for each slot a folder with records and bodies. Only this
+# user can read the files. Bodies are written before the record that names them. Each change writes one more record,
+# `record-<number>`: an older one and its bytes are deleted only after `settle`, or a flush, has brought a newer one to
+# the disk. So a killed game loses nothing, after a power cut one of them is whole, and no frame waits for the disk.
+# (Older versions of this client have one `record`, which counts as number 0.)
 class Store:
 	extends RefCounted
 
 	var folder: String = ""
-	var _claim: GamedClient.Claim = null
+	var error: GamedError = null  # that of the last flush
+	var _claim: Client.Claim = null
+	var _live: Dictionary = {}  # {slot: {number of each record that is kept: the hashes that it names}}
+	var _newest: Dictionary = {}  # {slot: number}
+	var _firm: Dictionary = {}  # {slot: number} of the record on the disk
+	var _due: Dictionary = {}  # {slot: number} of a record that has to come to the disk
+	var _flying: Dictionary = {}  # the same while `_flush` runs
+	var _flush: Client.Flush = null
 
-	func _init(the_folder: String):
+	func _init(the_folder: String) -> void:
 		folder = the_folder
 
 	# GamedError or null.
 	func open() -> GamedError:
 		if not Disk.private_folder(folder + "/slots"):
 			return GamedError.new("local_disk", "This device cannot keep saves in %s." % folder)
-		_claim = GamedClient.Claim.take(folder, "sync")
+		_claim = Client.Claim.take(folder, "sync")
 		if _claim == null:
 			return GamedError.new("in_use", "This game is running already, with the same saves.")
 		return null
 
 	func close() -> void:
+		settle()
 		if _claim:
 			_claim.drop()
 		_claim = null
 
 	# Result of {slot: record}.
 	func records() -> Result:
-		var found = {}
-		for slot in Platform.names(folder + "/slots"):
-			var path = "%s/slots/%s/record" % [folder, slot]
-			var whole = Disk.read(path)
-			var data = whole if whole != null else Disk.read(path + ".new")
-			if data == null:
-				_tidy_unused(slot)
-				continue  # the first write to it did not get that far
-			var record = Record.of(data.get_string_from_utf8())
-			if record == null and whole == null:
-				continue
-			if record == null:
-				var words = "%s cannot be read; the files beside it are untouched." % path
-				return Result.wrong("state_damaged", words)
-			if whole == null:
-				Platform.rename(path + ".new", path)
-			found[slot] = record
-			_tidy(record)
+		var found := {}
+		var restarted := _has_restarted()
+		for slot: String in Platform.names(folder + "/slots"):
+			var read := _newest_of(slot)
+			if read.error:
+				return read
+			if read.value:
+				found[slot] = Record.unsure(read.value) if restarted else read.value
+				_tidy(slot)
 		return Result.ok(found)
 
-	# GamedError or null; the record is then on disk. `how` is that of Disk.write_whole: a record that only repeats the
-	# server's list may be lost in a power cut.
-	func keep(record: Dictionary, how: int) -> GamedError:
-		var value = Record.with(record, {"format": FORMAT})
-		var path = _of(record["slot"])
-		var data = Tools.ascii_json(value).to_ascii_buffer()
-		if not Disk.private_folder(path) or not Disk.write_whole(path + "/record", data, how):
+	# Result of the newest record of a slot that is whole, or of null: the first write to it did not get that far.
+	func _newest_of(slot: String) -> Result:
+		if Platform.has_file(_of(slot) + "/record.new") and not Platform.has_file(_of(slot) + "/record"):
+			Platform.rename(_of(slot) + "/record.new", _of(slot) + "/record")  # an older version of this client was killed
+		var numbers := []
+		for name: String in Platform.names(_of(slot)):
+			if name == "record" or (name.begins_with("record-") and not name.ends_with(".new")):
+				numbers.append(int(name.substr(7, name.length())))
+		numbers.sort()
+		numbers.reverse()
+		if numbers.size() == 0:
+			forget(slot)
+			return Result.ok()
+		var newest: Variant = null
+		_live[slot] = {}
+		for number: int in numbers:
+			var data: Variant = Disk.read(_path(slot, number))
+			var record: Variant = Record.of(data.get_string_from_utf8()) if data != null else null
+			if record != null:
+				if newest == null:
+					newest = record
+					_newest[slot] = number
+				_live[slot][number] = Record.bodies(record)
+				_firm[slot] = number
+		if newest == null:
+			var words := "%s cannot be read; the files beside it are untouched."
+			return Result.wrong("state_damaged", words % _path(slot, numbers[0]))
+		if _firm[slot] != _newest[slot]:
+			_due[slot] = _newest[slot]
+		return Result.ok(newest)
+
+	# True if the machine has started again since the last time. Whether a change was sent is then not known: that note
+	# is kept without a flush.
+	func _has_restarted() -> bool:
+		var file := Platform.open("/proc/sys/kernel/random/boot_id", FileAccess.READ) if Disk.flushes() else null
+		var now := file.get_line() if file else ""
+		var data: Variant = Disk.read(folder + "/boot")
+		var before: String = data.get_string_from_utf8() if data != null else ""
+		if now != before:
+			Disk.write_whole(folder + "/boot", now.to_utf8_buffer(), Disk.WHOLE)
+		return before != "" and now != before
+
+	# GamedError or null; the record is then kept, also if the game is killed. With `firm` the next flush brings it to the
+	# disk; one that only repeats what the server knows may be lost in a power cut.
+	func keep(record: Dictionary, firm: bool) -> GamedError:
+		var slot: String = record["slot"]
+		var number: int = _newest.get(slot, 0) + 1
+		var data := Tools.ascii_json(Record.with(record, {"format": FORMAT})).to_ascii_buffer()
+		if not _has_folder(slot) or not Disk.write_whole(_path(slot, number), data, Disk.LOOSE):
 			return GamedError.new("local_disk", "This device cannot keep saves.")
-		_tidy(record)
+		if not _live.has(slot):
+			_live[slot] = {}
+		_live[slot][number] = Record.bodies(record)
+		_newest[slot] = number
+		if not Disk.flushes():
+			_firm[slot] = number
+		elif firm:
+			_due[slot] = number
+		_tidy(slot)
 		return null
 
-	func _tidy(record: Dictionary) -> void:
-		var needed = Record.bodies(record)
-		needed.append("record")
-		for name in Platform.names(_of(record["slot"])):
-			if not name in needed:
-				Disk.remove(_of(record["slot"]) + "/" + name)
+	# True while something has to come to the disk; begins the next flush, after the one that has ended.
+	func is_flushing() -> bool:
+		if _flush and _flush.over:
+			_flush.join()
+			error = null if _flush.done else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
+			for slot: String in _flying:
+				if _flush.done:
+					_firm[slot] = _flying[slot]
+					_tidy(slot)
+			_flying = {}
+			_flush = null
+		if _flush == null and _due.size() > 0:
+			var paths := []
+			for slot: String in _due:
+				for name: String in Platform.names(_of(slot)):  # bodies sort before records
+					paths.append("%s/%s" % [_of(slot), name])
+				paths.append(_of(slot))
+				_flying[slot] = _newest[slot]
+			paths.append(folder + "/slots")
+			_due = {}
+			_flush = Client.Flush.new(paths)
+		return _flush != null
 
-	# Deletes the bytes of a first write that was cut off before its record.
-	func _tidy_unused(slot: String) -> void:
-		var names = Platform.names(_of(slot))
-		if not "record" in names and not "record.new" in names:
-			forget(slot)
+	# {slot: number} of the records that have to come to the disk.
+	func due() -> Dictionary:
+		return Record.with(_flying, _due)
+
+	# Makes that all of the newest ones.
+	func hurry() -> void:
+		error = null
+		for slot: String in _newest:
+			if _firm.get(slot) != _newest[slot]:
+				_due[slot] = _newest[slot]
+
+	# True once the disk has these records or newer ones, or if it cannot be made to.
+	func is_firm(numbers: Dictionary) -> bool:
+		for slot: String in numbers:
+			if _firm.get(slot, -1) < numbers[slot] and _newest.has(slot) and error == null:
+				return false
+		return true
+
+	# Waits for the disk, on this thread; GamedError or null.
+	func settle() -> GamedError:
+		while is_flushing():
+			_flush.join()
+		return error
+
+	# Deletes what neither the newest record, nor the one on the disk, nor the one on its way there names.
+	func _tidy(slot: String) -> void:
+		var needed := []
+		for number: int in _live[slot].keys():
+			if number in [_newest[slot], _firm.get(slot), _flying.get(slot)]:
+				needed += [_path(slot, number).get_file()] + _live[slot][number]
+			else:
+				_live[slot].erase(number)
+		for name: String in Platform.names(_of(slot)):
+			if not name in needed:
+				Disk.remove(_of(slot) + "/" + name)
 
 	# The hash, or null when this device cannot keep the bytes.
 	func add(slot: String, data: PackedByteArray) -> Variant:
-		var digest = Tools.sha256(data)
+		var digest := Tools.sha256(data)
 		if load_body(slot, digest) == null:
-			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.WHOLE):
+			if not _has_folder(slot) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.LOOSE):
 				return null
 		return digest
 
-	# Deletes a slot, its record first.
+	# Deletes a slot, its records first.
 	func forget(slot: String) -> void:
-		Disk.remove(_of(slot) + "/record")
-		for name in Platform.names(_of(slot)):
+		var names := Platform.names(_of(slot))
+		names.reverse()
+		for name: String in names:
 			Disk.remove(_of(slot) + "/" + name)
+		for each: Dictionary in [_live, _newest, _firm, _due, _flying]:
+			each.erase(slot)
 
 	# null if the file is missing or damaged.
 	func load_body(slot: String, digest: String) -> Variant:
-		var data = Disk.read(_of(slot) + "/" + digest)
+		var data: Variant = Disk.read(_of(slot) + "/" + digest)
 		return data if data != null and Tools.sha256(data) == digest else null
 
 	func discard(slot: String, digest: String) -> void:
@@ -600,25 +722,32 @@ class Store:
 		return Disk.size_of(_of(slot) + "/" + info["sha256"]) == info["size"]
 
 	func cursor() -> Variant:
-		var data = Disk.read(folder + "/cursor")
+		var data: Variant = Disk.read(folder + "/cursor")
 		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
 
 	# The player's name, and a text `<slot>/<sha256>` for each save that they have adopted from another player.
 	func about() -> Dictionary:
-		var data = Disk.read(folder + "/player")
-		var value = Platform.parsed(data.get_string_from_utf8()) if data != null else null
-		var kept = value if value is Dictionary else {}
-		var adopted = []
-		for save in kept["adopted"] if kept.get("adopted") is Array else []:
+		var data: Variant = Disk.read(folder + "/player")
+		var value: Variant = Platform.parsed(data.get_string_from_utf8()) if data != null else null
+		var kept: Dictionary = value if value is Dictionary else {}
+		var adopted := []
+		for save: Variant in kept["adopted"] if kept.get("adopted") is Array else []:
 			if save is String:
 				adopted.append(save)
-		return {"name": GamedClient.Credential.name_of(kept), "adopted": adopted}
+		return {"name": Client.Credential.name_of(kept), "adopted": adopted}
 
 	func keep_about(about: Dictionary) -> bool:
 		return Disk.write_whole(folder + "/player", Tools.ascii_json(about).to_ascii_buffer())
 
 	func keep_cursor(cursor: String) -> bool:
 		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer(), Disk.LOOSE)
+
+	# Makes the folder of a slot; the one above it is private.
+	func _has_folder(slot: String) -> bool:
+		return Platform.has_folder(_of(slot)) or Platform.make_folder(_of(slot))
+
+	func _path(slot: String, number: int) -> String:
+		return "%s/record-%d" % [_of(slot), number] if number > 0 else _of(slot) + "/record"
 
 	func _of(slot: String) -> String:
 		return "%s/slots/%s" % [folder, slot]
@@ -636,12 +765,12 @@ class SyncConflict:
 	## changed; deleted: at the server; lost: the server does not know this save (erased, or restored from an old
 	## backup)
 	var reason: String = ""
-	var base_info = null  ## The version that both sides have changed; null if the slot was empty.
-	var current = null  ## The server's version; null if deleted or lost.
-	var copy = null  ## this device's refused version, which the server keeps beside the current one
-	var _sync
+	var base_info: Variant = null  ## The version that both sides have changed; null if the slot was empty.
+	var current: Variant = null  ## The server's version; null if deleted or lost.
+	var copy: Variant = null  ## this device's refused version, which the server keeps beside the current one
+	var _sync: GamedSync
 
-	func _init(owner, the_slot: String, dispute: Dictionary):
+	func _init(owner: GamedSync, the_slot: String, dispute: Dictionary) -> void:
 		_sync = owner
 		slot = the_slot
 		reason = dispute["reason"]
@@ -659,31 +788,31 @@ class SyncConflict:
 
 	## The version that both started from; null if there was none, or the server does not have it any more. A coroutine.
 	func base() -> Result:
-		var side = await _sync._side_fetched(slot, base_info)
+		var side := await _sync._side_fetched(slot, base_info)
 		return Result.ok() if side.error else side
 
 	## Replaces the server's version by this device's; theirs stays in the server's history.
 	func keep_mine() -> Result:
-		var over = _sync._over(self)
+		var over := _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_mine(over.value))
 
 	## Continues from the server's version: `read` it. This device's side stays at the server as a conflict copy, for
-	## which the next pump sends the bytes that the game has saved since the conflict began, and here, as `dropped`. A
+	## which the next round sends the bytes that the game has saved since the conflict began, and here, as `lost`. A
 	## coroutine.
 	func keep_theirs() -> Result:
-		var side = await theirs()
+		var side := await theirs()
 		if side.error:
 			return side
-		var over = _sync._over(self)
+		var over := _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_theirs(over.value))
 
 	## Continues from new bytes, in which the game has merged both.
-	func merged(data, meta = null) -> Result:
-		var over = _sync._over(self)
+	func merged(data: Variant, meta: Variant = null) -> Result:
+		var over := _sync._over(self)
 		if over.error:
 			return over
-		var like = over.value["local"] if over.value["local"] else current
-		var local = _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
+		var like: Variant = over.value["local"] if over.value["local"] else current
+		var local := _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
 		return local if local.error else _sync._answer(Record.merged(over.value, local.value))
 
 	func _same(other: SyncConflict) -> bool:
@@ -693,39 +822,50 @@ class SyncConflict:
 		return [slot, reason, base_info, current, copy]
 
 
-## Waits for the first pump, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
+## False: the player has signed out, the game runs twice, or this device's disk fails; every call fails with `problem`.
+## False, too, after `close`.
+func is_open() -> bool:
+	return _shut() == null
+
+
+# The error with which every call fails; null while the saves are open.
+func _shut() -> GamedError:
+	return _is_closed() if _closed and _unusable == null else _unusable
+
+
+## Waits for the first round, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
 ## call it after `run` was started and before the first `read`. false: this device was never online with this player;
 ## `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
 func ready(within: float = 5.0) -> bool:
-	var end = Time.get_ticks_msec() + within * 1000
+	var end := Time.get_ticks_msec() + within * 1000
 	await Platform.frame()
 	while Time.get_ticks_msec() < end and not _needs_no_wait():
 		await Platform.frame()
 	return _cursor != null
 
 
-# True if `ready` cannot learn more from another pump.
+# True if `ready` cannot learn more from another round.
 func _needs_no_wait() -> bool:
-	if _pumped or _closed or flaw:
+	if _succeeded or _closed or _unusable:
 		return true
-	if trouble == null or (_ends(trouble) and _tried_round != _round):
+	if problem == null or (_ends(problem) and _tried_round != _round):
 		return false  # a later `run` tries to overcome that
-	return _cursor != null or _ends(trouble)
+	return _cursor != null or _ends(problem)
 
 
-# True if the last pump failed only because a save of another device does not fit on this disk: new writes are sent.
+# True if the last round failed only because a save of another device does not fit on this disk: new writes are sent.
 func _lacks_space() -> bool:
-	if trouble == null or trouble.code != "local_disk":
+	if problem == null or problem.code != "local_disk":
 		return false
-	for problem in _problems.values():
-		if problem["error"].code == "local_disk":
+	for noted: Dictionary in _problems.values():
+		if noted["error"].code == "local_disk":
 			return true
 	return false
 
 
 # True for an error that ends `run`, because waiting does not help.
 static func _ends(error: GamedError) -> bool:
-	return error.is_a("SignInRequired") or error.kind == "PlayerBlocked"
+	return error.is_a("SignInRequired") or error.kind in ["PlayerBlocked", "Cancelled"]
 
 
 # --- The game's side: this device only, no network --------------------------------------------------------------------
@@ -735,30 +875,43 @@ static func _ends(error: GamedError) -> bool:
 ## on them. null if the slot was never written. Errors: NotKnown before the first list (see `ready`), Deleted,
 ## LocalDamaged, and Unreachable (not_arrived) for a save that is known and has not arrived. In a conflict it is this
 ## device's side.
-func read(slot) -> Result:
+func read(slot: String) -> Result:
 	return _look(slot, true)
 
 
 ## The same bytes, but the next write is not based on them: for a preview, or a copy elsewhere.
-func peek(slot) -> Result:
+func peek(slot: String) -> Result:
 	return _look(slot, false)
 
 
-## Writes to this device's disk, on top of the version that the game last read or wrote here. The next pump sends the
-## bytes; newer ones replace older ones that were not sent yet. `data`: bytes, or a text.
-func write(slot, data, meta = null, content_type: String = "application/octet-stream") -> Result:
-	var local = _local(slot, data, meta, content_type)
+## Keeps bytes on this device, on top of the version that the game last read or wrote here: the game may crash as soon
+## as this returns. The disk has them soon after, see `flush`. The next round sends them; newer ones replace older ones
+## that were not sent yet. `data`: bytes, or a text.
+func write(
+	slot: String, data: Variant, meta: Variant = null, content_type: String = "application/octet-stream"
+) -> Result:
+	var local := _local(slot, data, meta, content_type)
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
+
+
+## Waits until the disk has all that was written, so that it outlasts a power cut, too: before "Saved", for example.
+## Result; error LocalDamaged. A coroutine. `close` waits as well.
+func flush() -> Result:
+	if _store == null:
+		await Platform.frame()
+		return Result.failed(_shut())
+	_store.hurry()
+	return await _until_firm(_store)
 
 
 ## Deletes the version that the game last read or wrote; the server can restore it for a while. If another device has
 ## saved a newer one, it is a conflict. With `including_newer` that one is deleted, too: only for a player who has seen
 ## it. Error: NotKnown before the first list, unless the game has written this slot here.
-func delete(slot, including_newer: bool = false) -> Result:
-	var named = GamedClient.path_of(slot)
+func delete(slot: String, including_newer: bool = false) -> Result:
+	var named := Client.path_of(slot)
 	if named.error:
 		return named
-	var record = _record(slot)
+	var record := _record(slot)
 	if _unknown(record):
 		return _not_known()
 	return _answer(Record.removed_here(record, including_newer))
@@ -766,8 +919,8 @@ func delete(slot, including_newer: bool = false) -> Result:
 
 ## Every slot that holds something, or waits for something: a list as of `status`.
 func slots() -> Array:
-	var found = []
-	for slot in _known():
+	var found := []
+	for slot: String in _known():
 		if _shown(status(slot)):
 			found.append(status(slot))
 	return found
@@ -780,13 +933,13 @@ func slots() -> Array:
 ## size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
 ## that lost a conflict, of any device: restore or dismiss them.
 func status(slot: String) -> Dictionary:
-	var record = _record(slot)
-	var problem = _problems.get(slot)
-	var visible = problem if problem else _copy_problems.get(slot)
-	var held = _seen(record)["local"]
+	var record := _record(slot)
+	var noted: Variant = _problems.get(slot)
+	var visible: Variant = noted if noted else _copy_problems.get(slot)
+	var held: Variant = _seen(record)["local"]
 	return {
 		"slot": slot,
-		"state": _state(record, problem),
+		"state": _state(record, noted),
 		"size": held["size"] if held else null,
 		"meta": held["meta"] if held else {},
 		"modified": held["modified"] if held else "",
@@ -797,16 +950,21 @@ func status(slot: String) -> Dictionary:
 
 ## The slots in which the player has to choose: a list of SyncConflict.
 func conflicts() -> Array:
-	var found = []
-	for slot in _known():
+	var found := []
+	for slot: String in _known():
 		if _records[slot]["dispute"]:
 			found.append(SyncConflict.new(self, slot, _records[slot]["dispute"]))
 	return found
 
 
 ## The bytes that were last replaced on this device by the server's version or a delete, so that the player can undo it.
-func dropped(slot: String) -> Result:
+func lost(slot: String) -> Result:
 	return _side(slot, _record(slot)["dropped"])
+
+
+## @deprecated: The older name of [method lost]; it works until 1.0.
+func dropped(slot: String) -> Result:
+	return lost(slot)
 
 
 ## The other players of this server whose saves are on this device, to ask the player before `adopt`: Result of a list
@@ -816,17 +974,17 @@ func dropped(slot: String) -> Result:
 ## saves another process has open is left out. A coroutine.
 func other_players() -> Result:
 	await Platform.frame()
-	if flaw or _closed:
-		return Result.failed(flaw if flaw else _is_closed())
-	var known = _store.about()["adopted"]
-	var found = []
-	for id in _other_folders():
-		var left = Store.new("%s/%s" % [_place, id])
-		var left_in = _left_in(left)
-		var listed = []
-		var newest = ""
-		for slot in left_in.value if left_in.error == null else {}:
-			var each = left_in.value[slot]
+	if _shut():
+		return Result.failed(_shut())
+	var known: Variant = _store.about()["adopted"]
+	var found := []
+	for id: String in _other_folders():
+		var left := Store.new("%s/%s" % [_place, id])
+		var left_in := _left_in(left)
+		var listed := []
+		var newest := ""
+		for slot: String in left_in.value if left_in.error == null else {}:
+			var each: Variant = left_in.value[slot]
 			if "%s/%s" % [slot, each["sha256"]] in known:
 				continue
 			listed.append({"slot": slot, "size": each["size"], "meta": each["meta"], "modified": each["modified"]})
@@ -840,26 +998,26 @@ func other_players() -> Result:
 
 ## Copies saves of another player, all that `other_players` lists or `slots`, to this one: Result of a list of the slots
 ## that were copied. Call it only after the player has said that the saves are theirs. They replace nothing: each is
-## `newer` until `read` gives it, and a write of the game meanwhile does not replace it. The next pump sends those whose
-## slot is empty at the server; elsewhere a conflict follows the `read`. A slot with something pending or a conflict is
-## left out: call it again later. The other player's saves stay here. A coroutine.
-func adopt(id: String, slots = null) -> Result:
+## `newer` until `read` gives it, and a write of the game meanwhile does not replace it. The next round sends those
+## whose slot is empty at the server; elsewhere a conflict follows the `read`. A slot with something pending or a
+## conflict is left out: call it again later. The other player's saves stay here. A coroutine.
+func adopt(id: String, slots: Variant = null) -> Result:
 	await Platform.frame()
-	if flaw or _closed or player_id == "":
-		return Result.failed(flaw if flaw else (_is_closed() if _closed else _signed_out()))
+	if _shut() or player_id == "":
+		return Result.failed(_shut() if _shut() else _signed_out())
 	if not id in _other_folders():
 		return Result.ok([])
-	var left = Store.new("%s/%s" % [_place, id])
-	var left_in = _left_in(left)
-	var known = _store.about()["adopted"]
-	var done = []
-	var error = left_in.error
-	for slot in left_in.value if error == null else {}:
-		var local = left_in.value[slot]
-		var wanted = slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known
+	var left := Store.new("%s/%s" % [_place, id])
+	var left_in := _left_in(left)
+	var known: Variant = _store.about()["adopted"]
+	var done := []
+	var error := left_in.error
+	for slot: String in left_in.value if error == null else {}:
+		var local: Variant = left_in.value[slot]
+		var wanted: Variant = slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known
 		if not wanted or not Record.is_idle(_record(slot)):
 			continue
-		var copied = _offer(left, slot, local)
+		var copied := _offer(left, slot, local)
 		error = copied.error
 		if error:
 			break
@@ -873,20 +1031,20 @@ func adopt(id: String, slots = null) -> Result:
 
 # Result of whether the save was copied; not if its file is damaged.
 func _offer(left: Store, slot: String, local: Dictionary) -> Result:
-	if flaw or _closed:
-		return Result.failed(flaw if flaw else _is_closed())
-	var data = left.load_body(slot, local["sha256"])
+	if _shut():
+		return Result.failed(_shut())
+	var data: Variant = left.load_body(slot, local["sha256"])
 	if data == null:
 		return Result.ok(false)
 	if _store.add(slot, data) == null:
 		return Result.wrong("local_disk", "This device cannot keep saves.")
-	var kept = _keep(Record.with(_record(slot), {"offered": local}), Disk.KEPT)
+	var kept := _keep(Record.with(_record(slot), {"offered": local}))
 	return kept if kept.error else Result.ok(true)
 
 
 func _other_folders() -> Array:
-	var found = []
-	for name in Platform.names(_place):
+	var found := []
+	for name: String in Platform.names(_place):
 		if not "." in name and name != _store.folder.get_file():
 			found.append(name)
 	return found
@@ -895,35 +1053,35 @@ func _other_folders() -> Array:
 # Opens the store of another player: Result of {slot: local} of what `read` would return there, without what this player
 # has already.
 func _left_in(left: Store) -> Result:
-	var error = left.open()
-	var read = Result.failed(error) if error else left.records()
+	var error := left.open()
+	var read := Result.failed(error) if error else left.records()
 	if read.error:
 		return read
-	var found = {}
-	for slot in read.value:
-		var record = read.value[slot]
+	var found := {}
+	for slot: String in read.value:
+		var record: Variant = read.value[slot]
 		if Record.newer(record) and record["remote"] and left.has(slot, record["remote"]):
 			record = Record.took(record)
-		var local = Record.unread(read.value[slot])
+		var local: Variant = Record.unread(read.value[slot])
 		if local == null:
 			local = record["local"]
-		if local and GamedClient.path_of(slot).error == null and not Record.has(_record(slot), local["sha256"]):
+		if local and Client.path_of(slot).error == null and not Record.has(_record(slot), local["sha256"]):
 			found[slot] = local
 	return Result.ok(found)
 
 
-func _look(slot, take: bool) -> Result:
-	var named = GamedClient.path_of(slot)
-	if named.error or flaw:
-		return Result.failed(flaw if flaw else named.error)
-	var record = _record(slot)
+func _look(slot: String, take: bool) -> Result:
+	var named := Client.path_of(slot)
+	if named.error or _unusable:
+		return Result.failed(_unusable) if _unusable else named
+	var record := _record(slot)
 	if record["offered"] and _store.load_body(slot, record["offered"]["sha256"]) == null:
-		var forgotten = _keep(Record.with(record, {"offered": null}))  # the other player still has it
+		var forgotten := _keep(Record.with(record, {"offered": null}))  # the other player still has it
 		if forgotten.error:
 			return forgotten
 		record = forgotten.value
-	var seen = _seen(record)
-	var bytes = Result.ok(PackedByteArray())
+	var seen := _seen(record)
+	var bytes := Result.ok(PackedByteArray())
 	if seen["local"]:
 		bytes = _bytes(slot, seen["local"])
 	elif _unknown(record):
@@ -933,7 +1091,7 @@ func _look(slot, take: bool) -> Result:
 	if bytes.error:
 		return bytes
 	if take:
-		var kept = _keep(seen)
+		var kept := _keep(seen, false)
 		if kept.error:
 			return kept
 	if seen["local"] == null:
@@ -947,12 +1105,12 @@ func _look(slot, take: bool) -> Result:
 
 
 func _bytes(slot: String, local: Dictionary) -> Result:
-	var data = _store.load_body(slot, local["sha256"])
+	var data: Variant = _store.load_body(slot, local["sha256"])
 	if data != null:
 		return Result.ok(data)
-	var record = _record(slot)
+	var record := _record(slot)
 	if not record["dirty"] and record["base"]:
-		_store.discard(slot, local["sha256"])  # the next pump downloads it again
+		_store.discard(slot, local["sha256"])  # the next round downloads it again
 	return _damaged(slot)
 
 
@@ -962,7 +1120,7 @@ func _damaged(slot: String) -> Result:
 
 # The server may have a save of this slot that this device does not know.
 func _unknown(record: Dictionary) -> bool:
-	var known = record["local"] or record["base"] or record["remote"] or Record.unread(record)
+	var known: Variant = record["local"] or record["base"] or record["remote"] or Record.unread(record)
 	return _cursor == null and not known
 
 
@@ -974,7 +1132,7 @@ func _seen(record: Dictionary) -> Dictionary:
 
 
 func _not_known() -> Result:
-	var words = "This device has not reached the server yet, so it does not know this save."
+	var words := "This device has not reached the server yet, so it does not know this save."
 	return Result.wrong("not_known", words)
 
 
@@ -983,16 +1141,16 @@ func _arrived(record: Dictionary) -> bool:
 	return Record.newer(record) and (record["remote"] == null or _store.has(record["slot"], record["remote"]))
 
 
-func _state(record: Dictionary, problem) -> String:
+func _state(record: Dictionary, noted: Variant) -> String:
 	if record["dispute"]:
 		return CONFLICT
-	if problem:
+	if noted:
 		return REFUSED
 	if Record.unread(record) or _arrived(record):
 		return NEWER
 	if _copy_problems.has(record["slot"]):
 		return REFUSED
-	var waits = record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]
+	var waits: Variant = record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]
 	if waits:
 		return WAITING
 	return UNKNOWN if _unknown(record) else IN_STEP
@@ -1003,10 +1161,10 @@ static func _shown(of: Dictionary) -> bool:
 
 
 # Reads a side of a conflict from this device.
-func _side(slot: String, of) -> Result:
-	if of == null or flaw:
-		return Result.failed(flaw) if flaw else Result.ok()
-	var data = _store.load_body(slot, of["sha256"])
+func _side(slot: String, of: Variant) -> Result:
+	if of == null or _unusable:
+		return Result.failed(_unusable) if _unusable else Result.ok()
+	var data: Variant = _store.load_body(slot, of["sha256"])
 	return _side_of(of, data) if data != null else _damaged(slot)
 
 
@@ -1020,12 +1178,12 @@ static func _side_of(of: Dictionary, data: PackedByteArray) -> Result:
 
 
 # The same, or from the server if the bytes are not here.
-func _side_fetched(slot: String, info) -> Result:
+func _side_fetched(slot: String, info: Variant) -> Result:
 	await Platform.frame()
-	var side = _side(slot, info)
+	var side := _side(slot, info)
 	if side.error == null or side.error.code != "local_damaged":
 		return side
-	var fetched = await _fetched(_client.only(player_id), info)
+	var fetched := await _fetched(_client.only(player_id), info)
 	if fetched.error:
 		return fetched
 	_keep_body(slot, fetched.value)
@@ -1033,15 +1191,15 @@ func _side_fetched(slot: String, info) -> Result:
 
 
 # Result of a local with its bytes on disk.
-func _local(slot, data, meta, content_type: String) -> Result:
-	var named = GamedClient.path_of(slot)
-	if named.error or flaw or _closed:
-		return named if named.error else Result.failed(flaw if flaw else _is_closed())
+func _local(slot: String, data: Variant, meta: Variant, content_type: String) -> Result:
+	var named := Client.path_of(slot)
+	if named.error or _shut():
+		return named if named.error else Result.failed(_shut())
 	if meta != null and not meta is Dictionary:
 		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
-	var plain = Platform.parsed(Tools.ascii_json(meta if meta else {}))
-	var bytes = data.to_utf8_buffer() if data is String else data
-	var digest = _store.add(slot, bytes)
+	var plain: Variant = Platform.parsed(Tools.ascii_json(meta if meta else {}))
+	var bytes: PackedByteArray = data.to_utf8_buffer() if data is String else data
+	var digest: Variant = _store.add(slot, bytes)
 	if not plain is Dictionary:
 		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
 	if digest == null:
@@ -1057,7 +1215,7 @@ func _local(slot, data, meta, content_type: String) -> Result:
 
 # Result of the record, if its conflict is still the shown one.
 func _over(shown: SyncConflict) -> Result:
-	var record = _record(shown.slot)
+	var record := _record(shown.slot)
 	if record["dispute"] and SyncConflict.new(self, shown.slot, record["dispute"])._same(shown):
 		return Result.ok(record)
 	return Result.wrong("conflict_over", "This conflict has changed since it was shown.")
@@ -1065,7 +1223,7 @@ func _over(shown: SyncConflict) -> Result:
 
 # Keeps a decision of the game or the player, and wakes `run`.
 func _answer(record: Dictionary) -> Result:
-	var kept = _keep(record, Disk.KEPT)
+	var kept := _keep(record)
 	_bell = true
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
@@ -1074,25 +1232,49 @@ func _record(slot: String) -> Dictionary:
 	return _records[slot] if _records.has(slot) else Record.fresh(slot)
 
 
-# Result of the record; on disk when it returns. No coroutine may pause between reading one and keeping the next.
-func _keep(record: Dictionary, how: int = Disk.WHOLE) -> Result:
-	if flaw or _closed:
-		return Result.failed(flaw if flaw else _is_closed())
+# Result of the record: the game may be killed then, and with `firm` the power may fail soon after. No coroutine may
+# pause between reading one and keeping the next.
+func _keep(record: Dictionary, firm: bool = true) -> Result:
+	if _shut():
+		return Result.failed(_shut())
 	if not Tools.same_json(record, _record(record["slot"])):
-		var error = _store.keep(record, how)
+		var error := _store.keep(record, firm)
 		if error:
 			return Result.failed(error)
-		var offered = _record(record["slot"])["offered"]
+		_flush_all()
+		var offered: Variant = _record(record["slot"])["offered"]
 		_records[record["slot"]] = record
 		if offered and not record["offered"]:
 			_note_adopted("%s/%s" % [record["slot"], offered["sha256"]])
 	return Result.ok(record)
 
 
+# Waits for the disk while other frames go on.
+func _flush_all() -> void:
+	if _flushing:
+		return
+	var _me := self
+	_flushing = true
+	await Platform.frame()  # what the game writes in one frame is one flush
+	while _store.is_flushing():
+		await Platform.frame()
+	_flushing = false
+
+
+# Waits until what has to come to the disk now is there; Result.
+func _until_firm(store: Store) -> Result:
+	var due := store.due()
+	_flush_all()
+	await Platform.frame()
+	while not store.is_firm(due):
+		await Platform.frame()
+	return Result.failed(store.error) if store.error else Result.ok()
+
+
 # Leaves a save out of `other_players` from now on: the game has read it, or the server has it. It is only listed again
 # if this fails.
 func _note_adopted(save: String) -> void:
-	var about = _store.about()
+	var about := _store.about()
 	if not save in about["adopted"]:
 		about["adopted"].append(save)
 		_store.keep_about(about)
@@ -1103,7 +1285,7 @@ func _is_closed() -> GamedError:
 
 
 func _known() -> Array:
-	var found = _records.keys()
+	var found := _records.keys()
 	found.sort()
 	return found
 
@@ -1114,28 +1296,33 @@ func _known() -> Array:
 ## Asks for changes, sends pending writes, fetches newer versions. Result of a list of statuses of changed slots. Its
 ## error concerns the server or the player (Unreachable, SignInRequired, ...); one of a single slot is in its status. A
 ## failure, or the end of the process, loses nothing: call it again.
-func pump() -> Result:
-	var error = await _tried()
+func send() -> Result:
+	var error := await _tried()
 	return Result.failed(error) if error else Result.ok(_news())
+
+
+## @deprecated: The older name of [method send]; it works until 1.0.
+func pump() -> Result:
+	return await send()
 
 
 ## Pumps when the server or the game has changes, until `stop` or `close`, and emits `changed`. Ends with
 ## SignInRequired, PlayerBlocked or InUse, because waiting does not help; call it again after a sign-in. After other
-## errors it tries again, and `trouble` has the error meanwhile.
+## errors it tries again, and `problem` has the error meanwhile.
 func run() -> Result:
-	var _me = self
+	var _me := self
 	_round += 1
-	var mine = _round
+	var mine := _round
 	if not _running:
 		_running = true
 		_listening += 1
 		_listen(_listening)
-	var attempt = 0
+	var attempt := 0
 	await Platform.frame()
 	while mine == _round and not _closed:
 		_bell = false
-		var error = await _tried()
-		for each in _news():
+		var error := await _tried()
+		for each: Dictionary in _news():
 			changed.emit(each)
 		if error and (_ends(error) or error.kind == "InUse"):
 			if mine == _round:
@@ -1143,9 +1330,9 @@ func run() -> Result:
 				return Result.failed(error)
 			break
 		attempt = int(min(attempt + 1, 8)) if error else 0
-		var seconds = GamedClient.pause_after(error, attempt) * _client.pauses if error else _until_due()
-		var end = Time.get_ticks_msec() + seconds * 1000
-		var heed = error == null or _lacks_space()
+		var seconds := Client.pause_after(error, attempt) * _client.pauses if error else _until_due()
+		var end := Time.get_ticks_msec() + seconds * 1000
+		var heed := error == null or _lacks_space()
 		while Time.get_ticks_msec() < end and not (heed and _bell) and mine == _round:
 			await Platform.frame()
 	return Result.ok()
@@ -1164,117 +1351,119 @@ func _end_run() -> void:
 		_waiting.close()
 
 
-# Runs one pump at a time; its error, or null.
+# Runs one round at a time; its error, or null.
 func _tried() -> GamedError:
-	var _me = self  # keeps this object until the coroutine ends
+	var _me := self  # keeps this object until the coroutine ends
 	await Platform.frame()
-	while _pumping:
+	while _sending:
 		await Platform.frame()
-	if flaw or _closed:
-		return flaw if flaw else _is_closed()
-	_pumping = true
-	var began = _round
-	var unowned = _own() if player_id == "" else null
-	var result = Result.failed(unowned) if unowned else await _pump()
-	_pumping = false
+	if _shut():
+		return _shut()
+	_sending = true
+	var began := _round
+	var unowned := _own() if player_id == "" else null
+	var result := Result.failed(unowned) if unowned else await _send_round()
+	_sending = false
 	_tried_round = began
-	_pumped = _pumped or result.error == null
-	if trouble != result.error:
-		trouble = result.error
-		trouble_changed.emit(trouble)
-	return trouble
+	_succeeded = _succeeded or result.error == null
+	if problem != result.error:
+		problem = result.error
+		trouble = problem
+		problem_changed.emit(problem)
+		trouble_changed.emit(problem)
+	return problem
 
 
-func _pump() -> Result:
-	var client = _client.only(player_id, 1)
-	var heard = await _hear(client)
+func _send_round() -> Result:
+	var client := _client.only(player_id, 1)
+	var heard := await _hear(client)
 	if heard.error:
 		return heard
-	var sent = await _send_all(client)
+	var sent := await _send_all(client)
 	if sent.error:
 		return sent
-	for slot in _known():
-		var wanted = _wanted(slot)
+	for slot: String in _known():
+		var wanted: Variant = _wanted(slot)
 		if wanted:
-			var fetched = await _fetch(client, slot, wanted)
+			var fetched := await _fetch(client, slot, wanted)
 			if fetched.error:
 				return fetched
-	for problem in _problems.values():
-		if problem["error"].code == "local_disk":
-			return Result.failed(problem["error"])  # until a save of another device fits on this disk
+	for noted: Dictionary in _problems.values():
+		if noted["error"].code == "local_disk":
+			return Result.failed(noted["error"])  # until a save of another device fits on this disk
 	return Result.ok()
 
 
 # Sends pending writes.
-func _send_all(client: GamedClient) -> Result:
+func _send_all(client: Client) -> Result:
 	await Platform.frame()
-	for slot in _known():
-		var offer = _offer_to_send(slot)
+	for slot: String in _known():
+		var offer: Variant = _offer_to_send(slot)
 		if offer:
-			var offered = await _send_offered(client, slot, offer)
+			var offered := await _send_offered(client, slot, offer)
 			if offered.error:
 				return offered
-		var copy = _copy_to_send(slot)
+		var copy: Variant = _copy_to_send(slot)
 		if copy:
-			var copied = await _send_copy(client, slot, copy)
+			var copied := await _send_copy(client, slot, copy)
 			if copied.error:
 				return copied
 		for _step in range(STEPS):
-			var next = _next(slot)
+			var next := _next(slot)
 			if next.error:
 				return next
 			if next.value == null:
 				break
-			var sent = await _send(client, slot, next.value["sent"])
+			var sent := await _send(client, slot, next.value["sent"])
 			if sent.error:
 				return sent
 		if _is_spent(slot):
-			var dismissed = await _dismiss(client, slot)
+			var dismissed := await _dismiss(client, slot)
 			if dismissed.error:
 				return dismissed
 	return Result.ok()
 
 
 func _until_due() -> float:
-	var due = Time.get_ticks_msec() + 1000000000
-	for problem in _problems.values() + _copy_problems.values():
-		due = min(due, problem["due"])
+	var due := Time.get_ticks_msec() + 1000000000
+	for noted: Dictionary in _problems.values() + _copy_problems.values():
+		due = min(due, noted["due"])
 	return max(0, due - Time.get_ticks_msec()) / 1000.0
 
 
-# Waits for the server's changes, and wakes `run`, whose pump reads them.
+# Waits for the server's changes, and wakes `run`, whose rounds read them.
 func _listen(mine: int) -> void:
-	var _me = self
-	var attempt = 0
+	var _me := self
+	var attempt := 0
 	while mine == _listening and not _closed:
-		var began = Time.get_ticks_msec()
-		var cursor = _cursor
-		var rang = false
-		var seconds = 1.0
+		var began := Time.get_ticks_msec()
+		var cursor: Variant = _cursor
+		var rang := false
+		var seconds := 1.0
 		if cursor != null:
-			var client = _client.only(player_id, 1)
+			var client := _client.only(player_id, 1)
 			_waiting = client
-			var found = await client.changes(cursor, WAIT_SECONDS)
+			var found := await client.changes(cursor, WAIT_SECONDS)
 			if found.error and _ends(found.error):
-				_bell = true  # the pump gets the same error and ends `run`; after a sign-in both begin again
+				_bell = true  # the next round gets the same error and ends `run`; after a sign-in both begin again
 			attempt = int(min(attempt + 1, 8)) if found.error else 0
 			rang = found.error == null and found.value["cursor"] != cursor
 			if found.error:
-				seconds = GamedClient.pause_after(found.error, attempt) * _client.pauses
+				seconds = Client.pause_after(found.error, attempt) * _client.pauses
 			elif not rang and Time.get_ticks_msec() - began > 1000:
 				seconds = 0.0  # the server has waited, and nothing changed
 		_bell = _bell or rang
-		var end = Time.get_ticks_msec() + seconds * 1000
+		var end := Time.get_ticks_msec() + seconds * 1000
 		while Time.get_ticks_msec() <= end and mine == _listening and not _closed:
 			await Platform.frame()
 
 
 # The statuses that have changed since the last report to the game.
 func _news() -> Array:
-	var found = []
-	var now = {}
-	for slot in _known():
-		var each = status(slot)
+	var found := []
+	var now := {}
+	for slot: String in _known():
+		var each := status(slot)
 		now[slot] = _look_of(each)
 		if now[slot] != _reported.get(slot) and _shown(each):
 			found.append(each)
@@ -1284,19 +1473,19 @@ func _news() -> Array:
 
 # A text that differs if the status has changed for the game; in some states also by the server's version.
 func _look_of(of: Dictionary) -> String:
-	var there = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
-	var problem = of["problem"].code if of["problem"] else ""
-	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
+	var there: Variant = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
+	var noted: Variant = of["problem"].code if of["problem"] else ""
+	return "%s %s %s" % [of["state"], there["etag"] if there else "", noted]
 
 
 # Reads the server's list page by page, before the first write.
-func _hear(client: GamedClient) -> Result:
-	var unlisted = {}
-	for slot in _known():
-		var cursor = _record(slot)["unlisted"]
+func _hear(client: Client) -> Result:
+	var unlisted := {}
+	for slot: String in _known():
+		var cursor: Variant = _record(slot)["unlisted"]
 		if cursor != null and cursor == _cursor:
 			unlisted[slot] = true
-	var page = await _hear_page(client, unlisted)
+	var page := await _hear_page(client, unlisted)
 	while page.error == null and page.value:
 		page = await _hear_page(client, unlisted)
 	return page
@@ -1305,50 +1494,52 @@ func _hear(client: GamedClient) -> Result:
 # Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
 # `unlisted`: the slots that this device has written since the cursor. If a list of changes lacks that version, the
 # server may have lost it.
-func _hear_page(client: GamedClient, unlisted: Dictionary) -> Result:
-	var asked = _whole["cursor"] if _whole else _cursor
-	var found = await client.changes(asked)
+func _hear_page(client: Client, unlisted: Dictionary) -> Result:
+	var asked: Variant = _whole["cursor"] if _whole else _cursor
+	var found := await client.changes(asked)
 	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
 		found = await client.changes()  # the server does not know such a cursor
 	if found.error:
 		return found
 	if found.value["more"] and found.value["cursor"] == asked:
 		return Result.wrong("not_gamed", "The server's pages of changes do not end.")
-	var listed = {}
-	for entry in found.value["saves"]:
-		if GamedClient.path_of(entry["slot"]).error == null:  # a later protocol may allow other names
+	var listed := {}
+	for entry: Dictionary in found.value["saves"]:
+		if Client.path_of(entry["slot"]).error == null:  # a later protocol may allow other names
 			listed[entry["slot"]] = entry
 	if found.value["whole"]:
 		_whole = {"expired": found.value["expired"], "listed": {}, "compared": {}}
 	if _whole:
 		_whole["cursor"] = found.value["cursor"]
-		for slot in listed:
+		for slot: String in listed:
 			_whole["listed"][slot] = listed[slot]
 			_whole["compared"].erase(slot)
 		if found.value["more"]:
 			return Result.ok(true)
-		var heard = await _hear_all(client, _whole)
+		var heard := await _hear_all(client, _whole)
 		if heard.error:
 			return heard
 		listed = _whole["listed"]
 		unlisted.clear()
-	for slot in unlisted.keys():
+	for slot: String in unlisted.keys():
 		if found.value["more"] and not listed.has(slot):
 			continue
-		var compared = await _compare_unlisted(client, slot, listed.get(slot))
+		var compared := await _compare_unlisted(client, slot, listed.get(slot))
 		if compared.error:
 			return compared
 		unlisted.erase(slot)
-	return _keep_heard(found.value, listed)
+	return await _keep_heard(found.value, listed)
 
 
-# Keeps what the server has of each slot, then the cursor.
+# Keeps what the server has of each slot, then the cursor: on the disk, too, it must not be ahead of them.
 func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
-	for slot in listed:
-		var there = null if listed[slot].has("deleted") else listed[slot]
-		var kept = _keep(Record.heard(_record(slot), there, there == null))
+	await Platform.frame()
+	for slot: String in listed:
+		var there: Variant = null if listed[slot].has("deleted") else listed[slot]
+		var kept := _keep(Record.heard(_record(slot), there, there == null))
 		if kept.error:
 			return kept
+	var _flushed := await _until_firm(_store)
 	if page["cursor"] != _cursor:
 		if _closed or not _store.keep_cursor(page["cursor"]):
 			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
@@ -1358,75 +1549,75 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 
 
 # The server may have another history now (a restored backup): each base must be in it, or its bytes are sent again.
-func _hear_all(client: GamedClient, whole: Dictionary) -> Result:
+func _hear_all(client: Client, whole: Dictionary) -> Result:
 	await Platform.frame()
 	_problems.clear()
 	_copy_problems.clear()
-	for slot in _known():
+	for slot: String in _known():
 		if whole["compared"].has(slot):
 			continue
-		var entry = whole["listed"].get(slot)
-		var base = _record(slot)["base"]
+		var entry: Variant = whole["listed"].get(slot)
+		var base: Variant = _record(slot)["base"]
 		if entry == null and whole["expired"]:
-			var kept = _keep(Record.expired(_record(slot)))
+			var kept := _keep(Record.expired(_record(slot)))
 			if kept.error:
 				return kept
 		elif entry == null or (base != null and base["etag"] != entry.get("etag")):
-			var compared = await _compare(client, slot, entry)
+			var compared := await _compare(client, slot, entry)
 			if compared.error:
 				return compared
 		whole["compared"][slot] = true
 	return Result.ok()
 
 
-func _compare_unlisted(client: GamedClient, slot: String, entry) -> Result:
+func _compare_unlisted(client: Client, slot: String, entry: Variant) -> Result:
 	await Platform.frame()
-	var base = _record(slot)["base"]
+	var base: Variant = _record(slot)["base"]
 	if base == null or (entry != null and entry.get("etag") == base["etag"]):
 		return Result.ok()
 	if entry != null:
-		var compared = await _compare(client, slot, entry)
+		var compared := await _compare(client, slot, entry)
 		return compared
-	var history = await _history(client, slot, base)
+	var history := await _history(client, slot, base)
 	if history.error:
 		return history
-	var known = false
-	for version in history.value:
+	var known := false
+	for version: Dictionary in history.value:
 		known = known or (version["save"] and version["save"]["etag"] == base["etag"])
 	return _keep(Record.relisted(_record(slot), known, false, true))
 
 
 # Result of the versions of a slot down to this one; none if the server never had it.
-func _history(client: GamedClient, slot: String, stands: Dictionary) -> Result:
-	var history = await client.versions(slot, stands["version"], PAGE_VERSIONS)
+func _history(client: Client, slot: String, stands: Dictionary) -> Result:
+	var history := await client.versions(slot, stands["version"], PAGE_VERSIONS)
 	return Result.ok([]) if history.error and history.error.is_a("NotFound") else history
 
 
-func _compare(client: GamedClient, slot: String, entry) -> Result:
+func _compare(client: Client, slot: String, entry: Variant) -> Result:
 	await Platform.frame()
-	var base = _record(slot)["base"]
-	var stands = base if base else _record(slot)["remote"]
-	var history = Result.ok([])
+	var base: Variant = _record(slot)["base"]
+	var stands: Variant = base if base else _record(slot)["remote"]
+	var history := Result.ok([])
 	if stands:
 		history = await _history(client, slot, stands)
 		if history.error:
 			return history
-	var has = base == null
-	var newest = ""
-	for version in history.value:
+	var has := base == null
+	var newest := ""
+	for version: Dictionary in history.value:
 		if newest == "" and version["kind"] != "conflict":
 			newest = version["kind"]
 		has = has or (version["save"] and version["save"]["etag"] == base["etag"])
-	var record = _record(slot)
-	var agrees = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
-	var deleted = newest == "delete"
-	var known = (has and (deleted or entry != null)) or agrees
+	var record := _record(slot)
+	var agrees: Variant = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
+	var deleted := newest == "delete"
+	var known: Variant = (has and (deleted or entry != null)) or agrees
 	return _keep(Record.relisted(record, known, deleted, entry != null))
 
 
 # Sends what `_next` noted, and notes the answer.
-func _send(client: GamedClient, slot: String, sent: Dictionary) -> Result:
-	var after
+func _send(client: Client, slot: String, sent: Dictionary) -> Result:
+	var after: Result
 	if sent["local"]:
 		after = await _put(client, slot, sent)
 	else:
@@ -1441,7 +1632,7 @@ func _send(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 
 # Applies an answer to the present record.
 func _after(slot: String, how: Array) -> Result:
-	var record = _record(slot)
+	var record := _record(slot)
 	match how[0]:
 		"written":
 			record = Record.written(record, how[1], how[2])
@@ -1451,42 +1642,42 @@ func _after(slot: String, how: Array) -> Result:
 			record = Record.disputed(record, how[1])
 		"removed":
 			record = Record.removed(record, how[1])
-	return _keep(record)
+	return _keep(record, false)
 
 
-# Result of the record with what to send now, noted on disk before it is sent: the same again until it is answered.
+# Result of the record with what to send now, noted before it is sent: the same again until it is answered.
 func _next(slot: String) -> Result:
-	var record = _record(slot)
-	var problem = _problems.get(slot)
-	var sent = record["sent"]
-	if problem and sent:
-		var error = problem["error"]
-		var final = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
+	var record := _record(slot)
+	var noted: Variant = _problems.get(slot)
+	var sent: Variant = record["sent"]
+	if noted and sent:
+		var error: Variant = noted["error"]
+		var final: Variant = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
 		if final and not Record.same(sent["local"], record["local"]):
 			sent = null  # the server refused it for good; the game has written other bytes since
-		elif Time.get_ticks_msec() < problem["due"]:
+		elif Time.get_ticks_msec() < noted["due"]:
 			return Result.ok()
 	if record["dispute"] or (sent == null and not record["dirty"]):
 		return Result.ok()
 	_problems.erase(slot)
 	if sent == null and record["local"] == null and record["base"] == null:
-		var kept = _keep(Record.with(record, {"dirty": false, "sent": null}))  # it was never sent
+		var kept := _keep(Record.with(record, {"dirty": false, "sent": null}), false)  # it was never sent
 		return kept if kept.error else Result.ok()
 	if sent == null:
 		sent = {"local": record["local"], "base": record["base"]}
-	return _keep(Record.with(record, {"sent": sent}), Disk.KEPT)
+	return _keep(Record.with(record, {"sent": sent}), false)
 
 
 # Result of the arguments of `_after`.
-func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
-	var local = sent["local"]
-	var data = _bytes(slot, local)
+func _put(client: Client, slot: String, sent: Dictionary) -> Result:
+	var local: Variant = sent["local"]
+	var data := _bytes(slot, local)
 	if data.error:
 		await Platform.frame()
 		return data
-	var meta = local["meta"] if local["meta"].size() > 0 else null
-	var cursor = _cursor
-	var put = await client.put(slot, data.value, sent["base"], meta, local["content_type"])
+	var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
+	var cursor: Variant = _cursor
+	var put := await client.put(slot, data.value, sent["base"], meta, local["content_type"])
 	if put.error == null:
 		return Result.ok(["written", put.value, cursor])
 	if put.error.kind != "Conflict":
@@ -1494,42 +1685,42 @@ func _put(client: GamedClient, slot: String, sent: Dictionary) -> Result:
 	return Result.ok(["superseded" if put.error.code == "superseded" else "disputed", put.error])
 
 
-func _remove(client: GamedClient, slot: String, sent: Dictionary) -> Result:
-	var gone = await client.delete(slot, sent["base"])
+func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
+	var gone := await client.delete(slot, sent["base"])
 	if gone.error == null or gone.error.is_a("NotFound"):
 		return Result.ok(["removed", null])  # it is deleted already
 	if gone.error.kind != "Conflict":
 		return gone
-	var history = await client.versions(slot, sent["base"]["version"], PAGE_VERSIONS)
+	var history := await client.versions(slot, sent["base"]["version"], PAGE_VERSIONS)
 	if history.error:
 		return history
-	for version in history.value:
+	for version: Dictionary in history.value:
 		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
 			return Result.ok(["removed", gone.error.current()])  # the delete succeeded, and another device has written since
 	return Result.ok(["disputed", gone.error])
 
 
 func _refused(problems: Dictionary, slot: String, error: GamedError) -> void:
-	var seconds = error.retry_after if error.retry_after else AGAIN_SECONDS
+	var seconds: float = error.retry_after if error.retry_after else AGAIN_SECONDS
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
 
 
 # The offer that is due, or null: only if the server has no save there. A write of the game after it is a conflict.
 func _offer_to_send(slot: String) -> Variant:
-	var record = _record(slot)
-	var problem = _copy_problems.get(slot)
-	var taken = record["base"] or record["remote"] or record["sent"] or record["dispute"]
-	if taken or (problem and Time.get_ticks_msec() < problem["due"]):
+	var record := _record(slot)
+	var noted: Variant = _copy_problems.get(slot)
+	var taken: Variant = record["base"] or record["remote"] or record["sent"] or record["dispute"]
+	if taken or (noted and Time.get_ticks_msec() < noted["due"]):
 		return null
 	return record["offered"]
 
 
-func _send_offered(client: GamedClient, slot: String, offer: Dictionary) -> Result:
+func _send_offered(client: Client, slot: String, offer: Dictionary) -> Result:
 	await Platform.frame()
-	var data = _store.load_body(slot, offer["sha256"])
-	var put = null
+	var data: Variant = _store.load_body(slot, offer["sha256"])
+	var put: Variant = null
 	if data != null:
-		var meta = offer["meta"] if offer["meta"].size() > 0 else null
+		var meta: Variant = offer["meta"] if offer["meta"].size() > 0 else null
 		put = await client.put(slot, data, null, meta, offer["content_type"])
 		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
 			return put
@@ -1537,75 +1728,75 @@ func _send_offered(client: GamedClient, slot: String, offer: Dictionary) -> Resu
 			_refused(_copy_problems, slot, put.error)
 			return Result.ok()
 	_copy_problems.erase(slot)
-	var record = _record(slot)
+	var record := _record(slot)
 	if not Tools.same_json(record["offered"], offer):
 		return Result.ok()
 	if put == null:
-		return _keep(Record.with(record, {"offered": null}))  # a damaged file; the other player still has it
-	return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value))
+		return _keep(Record.with(record, {"offered": null}), false)  # a damaged file; the other player still has it
+	return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value), false)
 
 
 # The unsent copy that is due, or null. Other writes do not wait for it.
 func _copy_to_send(slot: String) -> Variant:
-	var record = _record(slot)
-	var problem = _copy_problems.get(slot)
-	if record["sent"] or (problem and Time.get_ticks_msec() < problem["due"]):
+	var record := _record(slot)
+	var noted: Variant = _copy_problems.get(slot)
+	if record["sent"] or (noted and Time.get_ticks_msec() < noted["due"]):
 		return null
 	return record["unsent_copy"]
 
 
 # Sends a slot's unsent copy, and forgets it once the server has answered.
-func _send_copy(client: GamedClient, slot: String, copy: Dictionary) -> Result:
+func _send_copy(client: Client, slot: String, copy: Dictionary) -> Result:
 	await Platform.frame()
-	var local = copy["local"]
-	var data = _store.load_body(slot, local["sha256"])
+	var local: Variant = copy["local"]
+	var data: Variant = _store.load_body(slot, local["sha256"])
 	if data != null:  # a damaged file cannot be sent
-		var meta = local["meta"] if local["meta"].size() > 0 else null
-		var put = await client.put(slot, data, copy["base"], meta, local["content_type"])
+		var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
+		var put := await client.put(slot, data, copy["base"], meta, local["content_type"])
 		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
 			return put
 		if put.error and put.error.kind != "Conflict":  # Conflict: the server has kept it, or does not know this save
 			_refused(_copy_problems, slot, put.error)
 			return Result.ok()
 	_copy_problems.erase(slot)
-	var record = _record(slot)
+	var record := _record(slot)
 	if not Tools.same_json(record["unsent_copy"], copy):
 		return Result.ok()
-	return _keep(Record.with(record, {"unsent_copy": null}))
+	return _keep(Record.with(record, {"unsent_copy": null}), false)
 
 
 func _is_spent(slot: String) -> bool:
-	var record = _record(slot)
+	var record := _record(slot)
 	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
 
 
 # Deletes a conflict's copy at the server after its bytes became current: the player has nothing to choose any more.
-func _dismiss(client: GamedClient, slot: String) -> Result:
+func _dismiss(client: Client, slot: String) -> Result:
 	await Platform.frame()
-	var record = _record(slot)
-	var spent = record["spent"]
+	var record := _record(slot)
+	var spent: Variant = record["spent"]
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
-		var done = await client.dismiss(slot, spent["version"])
+		var done := await client.dismiss(slot, spent["version"])
 		if done.error and (done.error.kind in HALTING or done.error.code == "local_disk"):
 			return done  # else: the server deletes it in time
-	var kept = _keep(Record.with(_record(slot), {"spent": null}))
+	var kept := _keep(Record.with(_record(slot), {"spent": null}), false)
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
 
 # The version to fetch, so that the game can read it offline; null if its bytes are here.
 func _wanted(slot: String) -> Variant:
-	var record = _record(slot)
-	var problem = _problems.get(slot)
-	var wanted = record["base"] if not record["dirty"] else null
+	var record := _record(slot)
+	var noted: Variant = _problems.get(slot)
+	var wanted: Variant = record["base"] if not record["dirty"] else null
 	if record["dispute"] or Record.newer(record):
 		wanted = record["dispute"]["current"] if record["dispute"] else record["remote"]
-	if wanted == null or _store.has(slot, wanted) or (problem and Time.get_ticks_msec() < problem["due"]):
+	if wanted == null or _store.has(slot, wanted) or (noted and Time.get_ticks_msec() < noted["due"]):
 		return null
 	return wanted
 
 
-func _fetch(client: GamedClient, slot: String, wanted: Dictionary) -> Result:
-	var fetched = await _fetched(client, wanted)
+func _fetch(client: Client, slot: String, wanted: Dictionary) -> Result:
+	var fetched := await _fetched(client, wanted)
 	if fetched.error:
 		if fetched.error.kind in HALTING or fetched.error.code == "local_disk":
 			return fetched
@@ -1616,7 +1807,7 @@ func _fetch(client: GamedClient, slot: String, wanted: Dictionary) -> Result:
 		return Result.failed(_is_closed())
 	if _keep_body(slot, fetched.value):
 		_problems.erase(slot)
-	else:  # else each pump would download it again
+	else:  # else each round would download it again
 		_refused(_problems, slot, GamedError.new("local_disk", "This device has no space for a save of another device."))
 	return Result.ok()
 
@@ -1628,8 +1819,8 @@ func _keep_body(slot: String, data: PackedByteArray) -> bool:
 	return true
 
 
-func _fetched(client: GamedClient, info: Dictionary) -> Result:
-	var save = await client.version(info["slot"], info["version"])
+func _fetched(client: Client, info: Dictionary) -> Result:
+	var save := await client.version(info["slot"], info["version"])
 	if save.error:
 		return save
 	if Tools.sha256(save.value["data"]) != info["sha256"]:

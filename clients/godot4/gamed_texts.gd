@@ -6,6 +6,7 @@
 ## [/codeblock]
 ##
 ## A text is called by its English form, and stays English where it has no translation.
+class_name GamedTexts
 extends RefCounted
 
 # gdlint: disable=max-line-length
@@ -136,8 +137,8 @@ var _language: int = -1
 
 
 # Takes the game's language as a tag of BCP 47; English if there are no texts in it.
-func _init(tag: String):
-	var rest = tag.to_lower()
+func _init(tag: String) -> void:
+	var rest := tag.to_lower()
 	while rest != "":  # from the closest tag to the most general (RFC 4647, 3.4)
 		if TAGS.has(rest):
 			_language = TAGS[rest]
@@ -152,8 +153,8 @@ func is_right_to_left() -> bool:
 
 ## True if all letters are those of ISO 8859-1, which every font has.
 func is_latin() -> bool:
-	for english in TEXTS:
-		var found = _translated(english)
+	for english: String in TEXTS:
+		var found := _translated(english)
 		for at in range(found.length()):
 			if found.unicode_at(at) > 0xFF:
 				return false
@@ -162,23 +163,23 @@ func is_latin() -> bool:
 
 ## Returns a text of the dialogs with its values.
 func text(english: String, values: Dictionary = {}) -> String:
-	var found = _translated(english)
+	var found := _translated(english)
 	if found == "":
 		found = english
-	for name in values:
+	for name: String in values:
 		found = found.replace("{" + name + "}", _isolated(str(values[name])))
 	return found
 
 
 ## Returns what the player reads of an error; its English detail, if there is no other text.
-func problem(error) -> String:
-	var said = ""
-	for line in PROBLEMS.get(error.code, [""]):
-		var translated = _translated(line)
+func problem(error: Variant) -> String:
+	var said := ""
+	for line: String in PROBLEMS.get(error.code, [""]):
+		var translated := _translated(line)
 		if translated == "":
 			return error.detail
 		said += translated if said == "" else "\n" + translated
-	var number = error.problem.get("approval_code")
+	var number: Variant = error.problem.get("approval_code")
 	if number is String:
 		said += "\n" + text("Tell the owner this number:") + " " + number
 	return said

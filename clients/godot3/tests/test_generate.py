@@ -34,6 +34,11 @@ class Translation(SynchronousTestCase):
             'static func f(a, b, c = "x: y", d = {}):\n\tpass\n',
         )
         self.check("func f(\n\ta: int, b: int\n) -> void:\n\tpass\n", "func f(a, b):\n\tpass\n")
+        self.check("\tfor a: B.C in d:\n\t\tpass\n", "\tfor a in d:\n\t\tpass\n")
+
+    def test_global_name(self) -> None:
+        """A script has no global name, which a game's own constant for the script could have, too."""
+        self.check("class_name A\nextends RefCounted\n", "extends Reference\n")
 
     def test_dictionaries(self) -> None:
         """A colon elsewhere has no type behind it."""
@@ -118,8 +123,8 @@ class Refusals(SynchronousTestCase):
             self.refused(line, "annotations, static variables or properties")
 
     def test_literals(self) -> None:
-        for line in ("for x: int in b:", "b = c ** 2", 'b = &"name"', 'b = ^"Path"', 'b = r"\\d"'):
-            self.refused(line, "typed loops, `**`, StringNames, NodePaths or raw strings")
+        for line in ("b = c ** 2", 'b = &"name"', 'b = ^"Path"', 'b = r"\\d"'):
+            self.refused(line, "`**`, StringNames, NodePaths or raw strings")
 
     def test_blocks(self) -> None:
         for line in ("if b: return", "while b: g()", "else: return 1"):

@@ -21,7 +21,7 @@ func problem(error):
 
 func _ready():
 	await Gamed.start(self)
-	if Gamed.saves.flaw == null:
+	if Gamed.saves.is_open():
 		var save = Gamed.saves.read("level").value
 		var level = int(save["data"].get_string_from_utf8()) + 1 if save else 1
 		Gamed.saves.write("level", str(level))
