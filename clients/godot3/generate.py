@@ -23,9 +23,10 @@ HEADER = "# For Godot 3.2 and later. Made of {} by clients/godot3/generate.py.\n
 
 NAMES = """FileAccess File, JavaScriptBridge JavaScript, PRESET_FULL_RECT PRESET_WIDE, PackedByteArray PoolByteArray,
     PackedStringArray PoolStringArray, RefCounted Reference, STATUS_TLS_HANDSHAKE_ERROR STATUS_SSL_HANDSHAKE_ERROR,
-    TCPServer TCP_Server, TYPE_FLOAT TYPE_REAL, custom_minimum_size rect_min_size, get_length get_len, is_empty empty, is_started is_active,
-    max_fps target_fps, process_frame idle_frame, reverse invert, text_submitted text_entered, to_ascii_buffer to_ascii,
-    to_utf8_buffer to_utf8, unicode_at ord_at, uri_encode percent_encode, Time.get_ticks OS.get_ticks"""
+    TCPServer TCP_Server, TYPE_FLOAT TYPE_REAL, custom_minimum_size rect_min_size, get_length get_len, is_empty empty,
+    is_started is_active, max_fps target_fps, process_frame idle_frame, reverse invert, text_submitted text_entered,
+    to_ascii_buffer to_ascii, to_utf8_buffer to_utf8, unicode_at ord_at, uri_encode percent_encode,
+    Time.get_ticks OS.get_ticks"""
 RENAMED = dict(pair.split() for pair in NAMES.split(","))
 SIGNALS = {
     r"^(\t*(?:.+\.)?)(\w+)\.emit\((.+)\)": r'\1emit_signal("\2", \3)',

@@ -1,4 +1,4 @@
-"""When a save is on the disk, in both versions of the engine: no frame waits for that, and a power cut loses nothing."""
+"""When a save is on the disk, in both versions of the engine: no frame waits for that."""
 
 import os
 import time

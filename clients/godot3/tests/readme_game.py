@@ -25,6 +25,14 @@ LIMIT_SECONDS = 90
 MOST_LINES = 15
 APP_LINK = "com.example.game:"
 PRINTED_ADDRESS = "http://127.0.0.1:8080"
+CLASSES = {
+    "gamed.gd": "GamedClient",
+    "gamed_assets.gd": "GamedAssets",
+    "gamed_dialog.gd": "GamedDialog",
+    "gamed_sync.gd": "GamedSync",
+    "gamed_texts.gd": "GamedTexts",
+}
+"""The global names of the scripts, by which a game and the editor of Godot 4 find them."""
 PRELOADED = r'preload\("(?:res://)?(\w+\.gd)"\)'
 
 
@@ -68,7 +76,7 @@ class ReadmeGame:
     def add_game(self, game: str) -> None:
         self.assertIn(PRINTED_ADDRESS, game)
         (self.folder / "main.gd").write_text(game.replace(PRINTED_ADDRESS, self.service.base), "utf-8")
-        names = re.findall(PRELOADED, game)
+        names = re.findall(PRELOADED, game) + [name for name, global_name in CLASSES.items() if global_name in game]
         for name in names:  # and what these need, which the README lists beside them
             source = scripts.folder(self.version) / name
             names += [each for each in re.findall(PRELOADED, source.read_text("utf-8")) if each not in names]

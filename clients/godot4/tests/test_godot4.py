@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.godot3.tests import scripts
+from clients.godot3.tests.readme_game import CLASSES
 from clients.godot4.tests.engine import FOLDER, check_libraries, godot4
 from tests.support.folders import unused_path
 
@@ -25,14 +26,6 @@ FILES = (
     "driver.gd",
     "example.gd",
 )
-CLASSES = {
-    "gamed.gd": "GamedClient",
-    "gamed_assets.gd": "GamedAssets",
-    "gamed_dialog.gd": "GamedDialog",
-    "gamed_sync.gd": "GamedSync",
-    "gamed_texts.gd": "GamedTexts",
-}
-"""The names by which a game and the editor find the scripts."""
 INNER_CLASSES = ("Cancellation", "Credential", "GamedError", "Origin", "Result", "SaveInfo", "SignIn")
 HELP = (
     *CLASSES.values(),

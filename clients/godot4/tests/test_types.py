@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from shutil import copy
 
@@ -9,8 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import own_folders
+from clients.godot3.tests.readme_game import CLASSES
 from clients.godot4.tests.engine import godot4
-from clients.godot4.tests.test_godot4 import CLASSES, FILES
+from clients.godot4.tests.test_godot4 import FILES
 from tests.support.folders import unused_path
 
 ERRORS = (
@@ -75,7 +77,7 @@ class Types(SynchronousTestCase):
         """Return the engine's errors with their places, and the names of the scripts that it has loaded."""
         (project / "main.gd").write_text(LOAD_ALL, "utf-8")
         said = self.run_engine(project, "-s", "main.gd")
-        errors = [" ".join(pair) for pair in zip(said, said[1:], strict=False) if "SCRIPT ERROR" in pair[0]]
+        errors = [" ".join(pair) for pair in pairwise(said) if "SCRIPT ERROR" in pair[0]]
         return errors, {line.partition(" ")[2] for line in said if line.startswith("LOADED ")}
 
     def test_every_declaration(self) -> None:
