@@ -1,4 +1,4 @@
-"""What a cancel and a close end, in both versions of the engine: waits here, and those at the server."""
+"""Ends of waits by a cancel or a close, in both versions of the engine: here, and at the server."""
 
 from collections.abc import Mapping
 from typing import Any
