@@ -85,7 +85,7 @@ class PasskeyRaces(SharedCase):
         return self.transaction(lambda connection, keys: list(tables.hosts_of(connection, self.player_id)))
 
     def test_two_removals(self) -> None:
-        """Of two passkeys without another way to sign in one is removed, and the other stays."""
+        """The last two passkeys are removed at once: one is gone, and the other stays."""
 
         def each(number: int) -> int:
             made = self.fill(number, 2, local=False)
