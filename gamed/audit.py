@@ -33,6 +33,8 @@ class SecurityEvent(StrEnum):
     PASSKEY_RENAMED = "passkey_renamed"
     PASSKEY_REMOVED = "passkey_removed"
     PASSKEY_COUNT_BACK = "passkey_count_back"
+    RECOVERY_CODES_MADE = "recovery_codes_made"
+    RECOVERY_CODE_USED = "recovery_code_used"
     PLAYER_RENAMED = "player_renamed"
     DEVICE_RENAMED = "device_renamed"
     ERASE_STARTED = "erase_started"
@@ -63,6 +65,8 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
         SecurityEvent.PASSKEY_RENAMED: ("player", "passkey"),
         SecurityEvent.PASSKEY_REMOVED: ("player", "passkey", "sessions"),
         SecurityEvent.PASSKEY_COUNT_BACK: ("player", "passkey"),
+        SecurityEvent.RECOVERY_CODES_MADE: ("player", "sessions"),
+        SecurityEvent.RECOVERY_CODE_USED: ("player", "session", "left"),
         SecurityEvent.PLAYER_RENAMED: ("player",),
         SecurityEvent.DEVICE_RENAMED: ("player", "session"),
         SecurityEvent.ERASE_STARTED: ("player",),

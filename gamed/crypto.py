@@ -102,6 +102,7 @@ class Purpose(Enum):
     PASSKEY_NAME = b"passkey name"
     PKCE = b"pkce verifier"
     PROOF = b"return proof"
+    RECOVERY_CODE = b"recovery code"
     REFRESH_CREDENTIAL = b"refresh credential"
     RESET = b"password reset link"
     RESULT = b"login result"

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.account import sentences, views
 from gamed.account.browser import BrowserVisit
@@ -26,6 +27,7 @@ from gamed.login.views import too_many
 from gamed.pages.model import Text
 from gamed.passkeys.errors import PasskeyRefused, Refusal
 from gamed.passkeys.model import suggested_name
+from gamed.passkeys.recovery_rules import RecoveryCodes
 from gamed.passkeys.service import Removed
 from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
@@ -98,7 +100,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
 
     async def _add_passkey(self, action: PostedAction) -> bytes:
         responder, typed = self.responder, action.fields.get("passkey_name", "")
-        responder.require_recent(action.visit)
+        responder.require_recent(action.visit, after_recovery=True)
         # The device has the passkey already, and would keep one that is refused because of its name.
         name = _device_name(typed) or suggested_name(browser_name(action.request))
         try:
@@ -106,7 +108,24 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         except PasskeyRefused as e:
             error = PASSKEY_REFUSALS.get(e.refusal, sentences.PASSKEY_REFUSED)
             return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
-        return responder.done(action.request, "passkey-added")
+        made = None
+        if not action.visit.caller.recovered:
+            made = await responder.run(responder.services.page.make_codes(action.visit, only_first=True))
+        if made is None:
+            return responder.done(action.request, "passkey-added")
+        return self._shown_codes(action, made, sentences.NOTICES["passkey-added"])
+
+    async def _make_codes(self, action: PostedAction) -> bytes:
+        self.responder.require_recent(action.visit)
+        made = await self.responder.run(self.responder.services.page.make_codes(action.visit))
+        if made is None:
+            raise RouteNotFound
+        return self._shown_codes(action, made)
+
+    def _shown_codes(self, action: PostedAction, made: RecoveryCodes, done: Text | None = None) -> bytes:
+        """Return the page with new codes: the answer to the form, so that no address shows them again."""
+        shown = views.codes_page(replace(self.responder.visit_of(action.request, action.visit), done=done), made)
+        return self.responder.pages.page(action.request, 200, shown, at="")
 
     async def _rename_passkey(self, action: PostedAction) -> bytes:
         responder, visit = self.responder, action.visit
@@ -305,6 +324,7 @@ _ACTIONS: Mapping[str, Callable[[ActionRoutes, PostedAction], Awaitable[bytes]]]
     "rename-device": ActionRoutes._rename_device,
     "sign-out-others": ActionRoutes._sign_out_others,
     "add-passkey": ActionRoutes._add_passkey,
+    "make-codes": ActionRoutes._make_codes,
     "rename-passkey": ActionRoutes._rename_passkey,
     "remove-passkey": ActionRoutes._remove_passkey,
     "restore": ActionRoutes._restore,

@@ -21,15 +21,18 @@ from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import Ended, InProgress, RedirectToResult
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, NewSession
 from gamed.login.errors import ProviderUnknown, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
-from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, PasskeyAccount, new_login_id
+from gamed.login.keys import LOCAL, ExistingAccount, LoginLookup, PasskeyAccount, RecoveryAccount, new_login_id
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.passkeys import PasskeyAuthenticator, account_row
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
+from gamed.login.recovery import RecoveryAuthenticator
 from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
 from gamed.passkeys.model import Passkey, PasskeyPrompt
+from gamed.passkeys.recovery import RecoveryService
+from gamed.passkeys.recovery_rules import RecoveryCodes
 from gamed.passkeys.service import PasskeyService
 from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
@@ -67,6 +70,8 @@ class SignedIn(Struct, frozen=True):
     player_id: str = ""
     back: AccountReturn | None = None
     """The page from which this player came."""
+    codes_left: int | None = None
+    """The recovery codes that the player has left, if one of them signed in."""
 
 
 class NotSignedIn(Struct, frozen=True):
@@ -111,6 +116,8 @@ class AccountOverview(Struct, frozen=True):
     passkeys: Sequence[Passkey] = ()
     passkey_host: str = ""
     """The host of the passkeys that can be used, "" where browsers allow none."""
+    codes_left: int | None = None
+    """The player's recovery codes that were not used; None for a player who can have none."""
 
 
 class AccountSignIn(Component, frozen=True, kw_only=True):
@@ -122,6 +129,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
     authorize: AuthorizeService
     passwords: PasswordAuthenticator
     passkeys: PasskeyAuthenticator
+    recovery: RecoveryAuthenticator
     waiters: LongPollRegistry
 
     async def authenticate(self, cookie: str | None) -> BrowserVisit:
@@ -178,8 +186,20 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         account = await self.passkeys.authenticate(form, account_row(form.browser), fields)
         return await self._signed_in(form, account, now_ms, back)
 
+    async def by_recovery_code(
+        self, form: SignInForm, typed: str, back: AccountReturn | None = None
+    ) -> RedirectToResult:
+        """Sign in with a name and a recovery code; raise SignInRejected, RateLimited or TooManyLogins."""
+        now_ms = self.context.now_ms()
+        account = await self.recovery.authenticate(form, typed)
+        return await self._signed_in(form, account, now_ms, back)
+
     async def _signed_in(
-        self, form: SignInForm, account: ExistingAccount | PasskeyAccount, now_ms: int, back: AccountReturn | None
+        self,
+        form: SignInForm,
+        account: ExistingAccount | PasskeyAccount | RecoveryAccount,
+        now_ms: int,
+        back: AccountReturn | None,
     ) -> RedirectToResult:
         """Add a login that has identified its player at `now_ms`."""
         login = self._new_login(form, LOCAL, now_ms, None)
@@ -229,7 +249,8 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if not outcome.transition.stage_changed:
             return SignedIn(None)
         unused, player_id = login.invite_id is not None and outcome.invite_id is None, outcome.player_id or ""
-        return SignedIn(new_browser.token, False, unused, player_id, self._back(outcome.transition.before, player_id))
+        back = self._back(outcome.transition.before, player_id)
+        return SignedIn(new_browser.token, False, unused, player_id, back, outcome.codes_left)
 
     def _sealed(self, login_id: str, back: AccountReturn | None) -> bytes | None:
         return None if back is None else back.seal(self.context.keys, login_id).encode()
@@ -301,6 +322,9 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
             created = "no" if outcome.invite_id is None else "yes"
             values = {"player": player, "session": session_id, "provider": outcome.way, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
+            if outcome.codes_left is not None:
+                left = {"player": player, "session": session_id, "left": str(outcome.codes_left)}
+                audit.record(SecurityEvent.RECOVERY_CODE_USED, **left)
             if outcome.invite_id is not None:
                 used = {"player": player, "invite": outcome.invite_id, "provider": login.provider}
                 audit.record(SecurityEvent.INVITE_USED, **used)
@@ -318,6 +342,7 @@ class AccountPage(Component, frozen=True, kw_only=True):
     saves: SaveService
     passwords: PasswordAuthenticator
     passkeys: PasskeyService
+    recovery: RecoveryService
     revoked: RevocationListener
 
     async def overview(self, visit: BrowserVisit, place: SavesPlace) -> AccountOverview:
@@ -354,7 +379,16 @@ class AccountPage(Component, frozen=True, kw_only=True):
             owner_page,
             await self.passkeys.list(caller),
             self.passkeys.site.rp_id if self.passkeys.site else "",
+            await self.recovery.left(caller),
         )
+
+    async def make_codes(self, visit: BrowserVisit, *, only_first: bool = False) -> RecoveryCodes | None:
+        """Return new recovery codes of the visitor, with the name that is typed with one.
+
+        Return None as RecoveryService.make() does. Do not cancel this. Raise RateLimited.
+        """
+        made = await self.recovery.make(visit.caller, only_first=only_first)
+        return made and replace(made, account=await self.account_name(visit) or "")
 
     async def passkey_prompt(self, visit: BrowserVisit, server: str) -> PasskeyPrompt:
         """Return the parts of the page that makes a passkey on the server of this name.

@@ -77,6 +77,8 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
                     self.responder.guard.set_cookie(request, token)
                 if linked or invite_unused:
                     self.responder.guard.set_notice(request, "linked" if linked else "known")
+                if result.codes_left is not None:
+                    self.responder.guard.set_notice(request, f"recovered-{result.codes_left}")
                 return self.responder.back(request, result)
             case InProgress():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
@@ -136,12 +138,44 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         back = AccountReturn(NEW_PASSKEY, self.responder.pages.now_ms())
         return self.responder.sign_in_page(request, 200, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
 
+    @app.route("/auth/account/recovery", methods=["POST"])
+    async def sign_in_to_account_with_recovery_code(self, request: Request) -> bytes:
+        await self.responder.services.sign_in.count_request(request.head.address)
+        browsers = self.responder.guard.browsers
+        cookie = browsers.cookie(request)
+        fields = self.responder.guard.form(request, cookie)
+        if self.responder.choice.labels:
+            raise RouteNotFound
+        name, address = fields.get("name", ""), request.head.address
+        form = SignInForm("", browsers.index(cookie or ""), address, name, request_id=request.request_id)
+        sign_in, back = self.responder.services.sign_in, self.responder.sealed_return(fields, cookie or "")
+        try:
+            signing_in = sign_in.by_recovery_code(form, fields.get("recovery_code", ""), back)
+            return self.responder.pages.redirect(request, await self.responder.run(signing_in))
+        except SignInRejected as e:
+            if e.retry_after:
+                request.setHeader("Retry-After", str(e.retry_after))
+            feedback = FormFeedback(e.error, e.retry_after, name=name, recovering=True)
+            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+
+    @app.route("/auth/account/codes", methods=["GET"])
+    async def show_recovery_codes(self, request: Request) -> bytes:
+        """Ask before codes are made, and for a new sign-in here already."""
+        require_top_level_navigation(request)
+        visit = await self.responder.authenticate(request)
+        self.responder.require_recent(visit)
+        left = await self.responder.services.page.recovery.left(visit.caller)
+        if left is None:
+            raise RouteNotFound
+        shown = views.recovery_page(self.responder.visit_of(request, visit), left)
+        return self.responder.pages.page(request, 200, shown)
+
     @app.route("/auth/account/passkeys/new", methods=["GET"])
     async def show_new_passkey(self, request: Request) -> bytes:
         """Ask for a new sign-in here already: a passkey that is refused later would stay on the device."""
         require_top_level_navigation(request)
         visit = await self.responder.authenticate(request)
-        self.responder.require_recent(visit)
+        self.responder.require_recent(visit, after_recovery=True)
         return await self.responder.new_passkey_page(request, visit)
 
     @app.route("/auth/account/passkeys/<string:passkey_id>", methods=["GET"])

@@ -24,11 +24,10 @@ from gamed.database.security_events import list_activity
 from gamed.login import collect_store
 from gamed.login import tables as login_tables
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
-from gamed.login.keys import Identified, ProviderIdentity, decode_identity
+from gamed.login.keys import Identified, ProviderIdentity, RecoveryAccount, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
 from gamed.passkeys import tables as passkey_tables
-from gamed.passkeys.model import PASSKEY
 from gamed.players import tables
 from gamed.players.names import LOCAL
 from gamed.players.owner_tables import is_trusted_way, read_switch
@@ -184,7 +183,7 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
             keys.indexer,
             command.new_browser,
             player_id=admitted.player_id,
-            provider=PASSKEY if passkey_id else login.provider,
+            provider=collect_store.way_of(proved, login),
             now_ms=now_ms,
             verified=_is_verified(connection, proved, login, admitted.player_id),
             passkey_id=passkey_id or None,
@@ -192,13 +191,20 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
         tables.record_sign_in(connection, admitted.player_id, now_ms)
     done = login.linked(now_ms).apply(LoginEvent.ACKNOWLEDGE, now_ms)
     used = None if invite is None else invite.invite_id
-    passkey_id = collect_store.passkey_of(proved)
+    passkey_id, left = collect_store.passkey_of(proved), collect_store.codes_left(connection, proved, admitted)
     transition = Transition(login, done)
-    return CollectOutcome(transition, player_id=player_id, invite_id=used, ended=ended, passkey_id=passkey_id)
+    return CollectOutcome(
+        transition, player_id=player_id, invite_id=used, ended=ended, passkey_id=passkey_id, codes_left=left
+    )
 
 
 def _is_verified(connection: Connection, proved: Identified, login: LoginTransaction, player_id: str) -> bool:
-    """Return whether the sign-in proves who is there; a passkey made since the owner's page was opened does not."""
+    """Return whether the sign-in proves who is there.
+
+    A passkey made since the owner's page was opened does not, and no recovery code does: it may lie on paper.
+    """
+    if isinstance(proved, RecoveryAccount):
+        return False
     passkey_id = collect_store.passkey_of(proved)
     if passkey_id:
         switch, made_ms = read_switch(connection), passkey_tables.created_ms(connection, passkey_id, player_id)

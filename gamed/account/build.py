@@ -56,6 +56,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             authorize=login.authorize,
             passwords=login.passwords,
             passkeys=login.passkeys,
+            recovery=login.recovery,
             waiters=login.waiters,
         )
         page = AccountPage(
@@ -66,6 +67,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             saves=saves.saves,
             passwords=login.passwords,
             passkeys=login.passkeys.passkeys,
+            recovery=login.recovery.codes,
             revoked=self.revoked,
         )
         own_data = OwnData(
@@ -73,6 +75,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             sessions=sessions,
             account=self.account,
             passkeys=login.passkeys.passkeys,
+            recovery=login.recovery.codes,
             now_ms=context.now_ms,
         )
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)

@@ -13,6 +13,7 @@ from gamed.account.browser_store import AccountPageStore
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent
 from gamed.passkeys.model import Passkey
+from gamed.passkeys.recovery import RecoveryService
 from gamed.passkeys.service import PasskeyService
 from gamed.players.names import SignInMethod
 from gamed.saves.model import ExportedFile
@@ -25,7 +26,7 @@ from gamed.timestamps import Now, rfc3339
 FILE_NAME: Final = "me.json"
 EVENTS: Final = 1000
 """The most rows of activity, the latest ones: 1 to 4 ms of the read queue. Equal events of one hour share a row."""
-_EVENT_MEMBERS: Final = ("provider", "outcome", "scope", "sessions", "created", "command")
+_EVENT_MEMBERS: Final = ("provider", "outcome", "scope", "sessions", "created", "left", "command")
 """The values of events that are about the player; `by` is a user of the owner's machine."""
 
 
@@ -36,6 +37,7 @@ class OwnData(Component, frozen=True, kw_only=True):
     sessions: SessionService
     account: AccountService
     passkeys: PasskeyService
+    recovery: RecoveryService
     now_ms: Now
 
     async def read(self, caller: AuthenticatedSession) -> ExportedFile:
@@ -50,6 +52,7 @@ class OwnData(Component, frozen=True, kw_only=True):
             "exported_at": rfc3339(now_ms),
             "sign_in": [_way(method) for method, _ in await self.account.identities(caller)],
             "passkeys": [_passkey(each) for each in await self.passkeys.list(caller)],
+            "recovery_codes_left": await self.recovery.left(caller),
             "devices": [_device(each) for each in await self.sessions.list(caller)],
             "browsers": [_browser(each) for each in await self.store.browsers(player_id, now_ms)],
             "activity": _activity(await self.store.activity(player_id, EVENTS)),

@@ -163,9 +163,14 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
         return visit
 
-    def require_recent(self, visit: BrowserVisit) -> None:
-        if not visit.caller.signed_in_recently(self.pages.now_ms()):
-            raise AccountReauthenticationRequired(visit.caller.player_id)
+    def require_recent(self, visit: BrowserVisit, *, after_recovery: bool = False) -> None:
+        """Raise AccountReauthenticationRequired without a recent sign-in, for which a recovery code is none.
+
+        `after_recovery`: it may be one, for the passkey with which the player gets in from now on.
+        """
+        caller, now_ms = visit.caller, self.pages.now_ms()
+        if not (caller.began_recently(now_ms) if after_recovery else caller.signed_in_recently(now_ms)):
+            raise AccountReauthenticationRequired(caller.player_id)
 
     def run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
         """Complete work even if the browser disconnects."""
@@ -199,7 +204,17 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
         field = self.guard.field(cookie)
         passkey = self.services.sign_in.passkeys.prompt(account_row(browsers.index(cookie)))
-        shown = views.sign_in_page(field, self.choice, feedback, title=title, lead=lead, back=sealed, passkey=passkey)
+        shown = views.sign_in_page(
+            field,
+            self.choice,
+            feedback,
+            title=title,
+            lead=lead,
+            back=sealed,
+            passkey=passkey,
+            # not before what needs a recent sign-in, which one with a recovery code never is
+            recovery=not self.choice.labels and title is not AGAIN_TITLE,
+        )
         return self.pages.page(request, status, shown)
 
     def sign_in_page_for(
@@ -239,7 +254,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         A browser scrolls to the section of the form, past the notice at the top, so that the section says it.
         """
         back = signed_in.back
-        if back is not None and back.refused and not back.section:
+        if back is not None and back.refused and not back.section and signed_in.codes_left is None:
             self.guard.set_notice(request, "again")
         if back is not None and back.refused and (back.section or back.typed):
             kept = replace(back, player_id=signed_in.player_id, made_ms=self.pages.now_ms())

@@ -23,6 +23,7 @@ SAVES: Final = f"{ACCOUNT}/saves"
 DEVICES: Final = f"{ACCOUNT}/devices"
 PASSKEYS: Final = f"{ACCOUNT}/passkeys"
 NEW_PASSKEY: Final = f"{PASSKEYS}/new"
+CODES: Final = f"{ACCOUNT}/codes"
 TYPED: Final[Mapping[str, Sequence[str]]] = {
     "name": ["name"],
     "rename-device": ["device_name"],
@@ -105,7 +106,7 @@ def return_to_page(path: str, query: Mapping[str, str], now_ms: int) -> AccountR
         return None if place is None else AccountReturn(f"{ACCOUNT}?{place}#saves", now_ms)
     if path == f"{ACCOUNT}/export":
         return AccountReturn(f"{ACCOUNT}#saves", now_ms)
-    if path == NEW_PASSKEY:
+    if path in (NEW_PASSKEY, CODES):
         return AccountReturn(path, now_ms)
     if path.startswith(f"{PASSKEYS}/"):
         passkey = _passkey(path.removeprefix(f"{PASSKEYS}/"))
@@ -130,6 +131,8 @@ def return_to_form(action: str, fields: Mapping[str, str], now_ms: int) -> Accou
         path = f"{ACCOUNT}#{SECTIONS[action]}"
     elif action == "add-passkey":
         path = NEW_PASSKEY
+    elif action == "make-codes":
+        path = CODES
     elif action in ("rename-passkey", "remove-passkey"):
         path = _passkey(fields.get("passkey_id", "")) or ACCOUNT
     elif slot is None:

@@ -4,9 +4,13 @@ from collections.abc import Mapping
 
 from gamed.audit import SecurityEvent
 from gamed.login.local import FormError
+from gamed.login.sentences import recovered
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Text, text
+from gamed.passkeys.model import PASSKEY
+from gamed.passkeys.recovery_rules import CODES
 from gamed.players.errors import AdoptRefusal
+from gamed.sessions.credentials import RECOVERY_CODE
 
 # What was done
 NOTICES: Mapping[str, Text] = {
@@ -37,6 +41,8 @@ NOTICES: Mapping[str, Text] = {
         " those you do not know."
     ),
     "invited": text("Your account is ready. You can add a passkey to it, and sign in without the password then."),
+    # A notice has no values but its key. After a sign-in with a recovery code at most nine of ten are left.
+    **{f"recovered-{left}": recovered(left) for left in range(CODES)},
 }
 
 # What happened
@@ -54,6 +60,8 @@ ACTIVITY: Mapping[SecurityEvent, Text] = {
     SecurityEvent.PASSKEY_RENAMED: text("A passkey was renamed"),
     SecurityEvent.PASSKEY_REMOVED: text("Passkey removed"),
     SecurityEvent.PASSKEY_COUNT_BACK: text("A passkey was used that may be a copy"),
+    SecurityEvent.RECOVERY_CODES_MADE: text("Recovery codes made"),
+    SecurityEvent.RECOVERY_CODE_USED: text("A recovery code was used"),
     SecurityEvent.PLAYER_RENAMED: text("Name changed"),
     SecurityEvent.DEVICE_RENAMED: text("A device was renamed"),
     SecurityEvent.PLAYERS_MERGED: text("Another account was merged into this one"),
@@ -61,7 +69,11 @@ ACTIVITY: Mapping[SecurityEvent, Text] = {
 }
 """The sentence of each security event that a player reads; others are for the owner."""
 SIGNED_OUT_OTHERS = text("Signed out everywhere else")
-WRONG_PASSWORD = text("Wrong password")
+WRONG: Mapping[str, Text] = {
+    "wrong_password": text("Wrong password"),
+    "wrong_recovery_code": text("Wrong recovery code"),
+}
+"""The sentence of each refused sign-in that a player reads, by its outcome."""
 LOCAL_WAY = text("name and password")
 
 # What was refused
@@ -88,7 +100,8 @@ PASSKEYS_OFF = text("Browsers allow no passkeys at the address of this server. C
 PASSKEY_REFUSED = text("That passkey was not accepted. Try again.")
 PASSKEY_KNOWN = text("You have that passkey already.")
 PASSKEYS_FULL = text("You have as many passkeys as this server keeps. Remove one first.")
-PASSKEY_WAY = text("a passkey")
+WAYS: Mapping[str, Text] = {PASSKEY: text("a passkey"), RECOVERY_CODE: text("a recovery code")}
+"""The name of each way to sign in that is neither a password nor a provider."""
 LAST_WAY = text("This is your last way to sign in. Link another one first.")
 NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 32 visible characters.")
 DEVICE_NAME_UNUSABLE = text("That name cannot be used. Choose 1 to 64 visible characters.")

@@ -18,6 +18,7 @@ from gamed.account.service import AdoptCommand, Removal, UnlinkCommand, Unlinked
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
+from gamed.passkeys import recovery_tables
 from gamed.passkeys import tables as passkey_tables
 from gamed.passkeys.model import PASSKEY
 from gamed.players import keyring, tables
@@ -89,6 +90,8 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
     if is_last(methods, command.provider, enabled):
         return LastIdentity()
     tables.unlink(connection, player_id, command.provider)
+    if command.provider == LOCAL:
+        recovery_tables.delete(connection, player_id)  # they are typed with its name
     others = names_of_others(methods, gone, enabled)
     opened = session_tables.sessions_not_of(connection, player_id, others)
     for session_id in sorted(opened, key=lambda session_id: session_id == own_session):
@@ -228,6 +231,7 @@ def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: s
     merged = _move_methods(connection, keys, player_id, heir_id, now_ms)
     old = tables.find_player(connection, player_id)
     mark_removed(connection, player_id, now_ms)
+    recovery_tables.delete(connection, player_id)  # indexed under this player; the heir makes new ones
     shown = tables.display_name_of(connection, keys.sealer, player_id)
     if shown is not None and tables.display_name_of(connection, keys.sealer, heir_id) is None:
         tables.set_display_name(connection, keys.sealer, heir_id, shown)
@@ -345,7 +349,8 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     connection.execute(end, {"now_ms": now_ms})
     # The attempts of a login are deleted with it; a link that was used since the backup would be valid again. Used
     # challenges of passkeys stay as they were: one that was used since is accepted again within its ten minutes, but
-    # only in the same browser, or login, and from a copy of the response.
-    for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link", "owner_code"):
+    # only in the same browser, or login, and from a copy of the response. A recovery code that was used or made void
+    # since would sign in again, so all are deleted.
+    for table in ("browser_session", "login", "limit_bucket", "invite", "reset_link", "owner_code", "recovery_code"):
         connection.execute(f"DELETE FROM {table}")
     return int(count)

@@ -14,7 +14,8 @@ from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
 from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
-from gamed.passkeys.model import MAX_PASSKEYS, PASSKEY, Passkey, PasskeyPrompt
+from gamed.passkeys.model import MAX_PASSKEYS, Passkey, PasskeyPrompt
+from gamed.passkeys.recovery_rules import RecoveryCodes
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
 from gamed.sessions.browser_rules import BrowserName
@@ -41,6 +42,8 @@ TYPED_CHARACTERS: Final = 260
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
 _FIRST_SAVES = SavesPlace()
+_ALARMING = WARNINGS | {SecurityEvent.SIGN_IN_REFUSED, SecurityEvent.RECOVERY_CODE_USED}
+"""The events that a player reads and that another person may have caused."""
 _TO_ACCOUNT = Way(text("Back to your account"), HOME)
 
 
@@ -159,10 +162,11 @@ def sign_in_page(
     lead: Text,
     back: str = "",
     passkey: PasskeyPrompt | None = None,
+    recovery: bool = False,
 ) -> Page:
     """Return the page before the account; `back` is the sealed place to which the sign-in leads.
 
-    Without `passkey` it has no button for one, and no script.
+    Without `passkey` it has no button for one, and no script; with `recovery` it has the form of recovery codes.
     """
     fields = {"back": back} if back else {}
     return page(
@@ -175,6 +179,7 @@ def sign_in_page(
         lead=lead,
         fields=fields,
         passkey=passkey,
+        recovery=recovery,
     )
 
 
@@ -249,6 +254,7 @@ def account_page(
         ways=_ways(overview, choice),
         passkeys=overview.passkeys,
         passkey_host=overview.passkey_host,
+        codes_left=overview.codes_left,
         more_passkeys=overview.passkey_host != "" and len(overview.passkeys) < MAX_PASSKEYS,
         adoptable=overview.adoptable,
         owner_page=overview.owner_page,
@@ -315,15 +321,15 @@ def _activity(events: Sequence[RecordedEvent], choice: SignInChoice) -> Sequence
     for each in events:
         event, values = each.event, each.values
         words = sentences.ACTIVITY.get(event)
-        if event is SecurityEvent.SIGN_IN_REFUSED and values.get("outcome") == "wrong_password":
-            words = sentences.WRONG_PASSWORD
+        if event is SecurityEvent.SIGN_IN_REFUSED:
+            words = sentences.WRONG.get(values.get("outcome", ""))
         elif event is SecurityEvent.SIGNED_OUT and values.get("scope") == "others":
             words = sentences.SIGNED_OUT_OTHERS
         if words is not None:
             provider = values.get("provider", LOCAL)
-            way = sentences.PASSKEY_WAY if provider == PASSKEY else _label(provider, choice) or sentences.LOCAL_WAY
+            way = sentences.WAYS.get(provider) or _label(provider, choice) or sentences.LOCAL_WAY
             filled = Text(words.source, {"provider": way, "command": values.get("command", "")})
-            alarming = words is sentences.WRONG_PASSWORD or event in WARNINGS
+            alarming = event in _ALARMING
             shown.append(ShownEvent(filled, each.last_ms, each.times, alarming))
     return shown
 
@@ -342,6 +348,16 @@ def passkey_page(visit: Visit, passkey: Passkey, typed: str | None = None, error
     """Return the page that renames or removes a passkey; `error` is a sentence about the name that was typed."""
     value = passkey.name if typed is None else typed[:TYPED_CHARACTERS]
     return page("passkey", visit=visit, shown=passkey, value=value, error=error)
+
+
+def recovery_page(visit: Visit, left: int) -> Page:
+    """Return the page before recovery codes are made; those that are left become void."""
+    return page("recovery", visit=visit, left=left)
+
+
+def codes_page(visit: Visit, made: RecoveryCodes) -> Page:
+    """Return the page that shows new recovery codes, once."""
+    return page("recovery_codes", visit=visit, made=made)
 
 
 def new_passkey_page(visit: Visit, prompt: PasskeyPrompt, name: str, error: Text | None = None) -> Page:

@@ -15,7 +15,7 @@ from gamed.login.errors import (
     UnknownLoginLink,
     WrongBrowser,
 )
-from gamed.login.keys import LoginLookup, ReturnProof, login_token
+from gamed.login.keys import LOCAL, LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
 from gamed.login.store import FindEnded, LoginStore, callback_key
 from gamed.login.transaction import (
@@ -216,6 +216,8 @@ class Finished(Struct, frozen=True):
     provider: str = ""
     player: str | None = None
     """The player's names, if an account of `provider` was linked or has adopted the player."""
+    codes_left: int | None = None
+    """The recovery codes that the player has left, if one of them signed in."""
 
 
 class Ended(Struct, frozen=True):
@@ -281,7 +283,8 @@ class ResultService(Component, frozen=True, kw_only=True):
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
                 linked = login.intent is LoginIntent.LINK
-                finished = Finished(signed_in=True, linked=linked, final=login.final)
+                left = await self._codes_left(login)
+                finished = Finished(signed_in=True, linked=linked, final=login.final, codes_left=left)
                 player = await self._named_player(login)
                 return finished if player is None else replace(finished, provider=login.provider, player=player)
             case _ if login.outcome is None:
@@ -294,6 +297,11 @@ class ResultService(Component, frozen=True, kw_only=True):
         named = {LoginIntent.LINK: login.requesting_session_id, LoginIntent.ADOPT: login.session_id}
         session_id = named.get(login.intent)
         return session_id and await self.store.session_owner_name(session_id, self.context.now_ms())
+
+    async def _codes_left(self, login: LoginTransaction) -> int | None:
+        if login.provider != LOCAL or login.session_id is None:
+            return None
+        return await self.store.codes_left(login.session_id)
 
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""

@@ -31,10 +31,11 @@ from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.errors import CallbackMalformed, WrongBrowser
-from gamed.login.keys import LOCAL, PasskeyAccount
+from gamed.login.keys import LOCAL, PasskeyAccount, RecoveryAccount
 from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
 from gamed.login.newcomer import Newcomer, NewcomerService
 from gamed.login.passkeys import PasskeyAuthenticator, login_row
+from gamed.login.recovery import RecoveryAuthenticator
 from gamed.login.responder import PageResponder, make_login_app, report, see_other
 from gamed.login.return_rules import return_address
 from gamed.login.transaction import LoginTransaction
@@ -55,6 +56,7 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
     authorize: AuthorizeService
     local: LocalLoginService | None
     passkeys: PasskeyAuthenticator
+    recovery: RecoveryAuthenticator
     labels: Mapping[str, str]
     registration: Registration
     newcomers: NewcomerService
@@ -108,6 +110,22 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
         if isinstance(result, RedirectToResult):
             return self.pages.redirect(request, result)
         feedback = FormFeedback(result.error, result.retry_after)
+        cookie = self.pages.guard.cookie_or_new(request)
+        return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
+
+    @app.route("/auth/login/<token:token>/recovery", methods=["POST"])
+    async def sign_in_with_recovery_code(self, request: Request, token: str) -> bytes:
+        if self.local is None:
+            raise RouteNotFound
+        form, fields = self._form(request, token)
+
+        async def identify(_: LoginTransaction) -> RecoveryAccount:
+            return await self.recovery.authenticate(form, fields.get("recovery_code", ""))
+
+        result = await self.pages.tasks.run(self.local.sign_in_by(form, identify))
+        if isinstance(result, RedirectToResult):
+            return self.pages.redirect(request, result)
+        feedback = FormFeedback(result.error, result.retry_after, name=form.name, recovering=True)
         cookie = self.pages.guard.cookie_or_new(request)
         return self._page(request, token, cookie, SignInPrompt(result.login), feedback)
 
@@ -321,7 +339,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             return views.linked_page(result.player)
         if result.player is not None:
             return views.adopted_page(self.labels[result.provider], result.player)
-        return views.back_page() if result.signed_in else views.waiting_page()
+        return views.back_page(codes_left=result.codes_left) if result.signed_in else views.waiting_page()
 
     def _offer_page(self, request: Request, login_id: str, result: Finished) -> bytes:
         if not result.final:

@@ -25,6 +25,7 @@ from gamed.login.look_routes import LanguageRoutes, LookRoutes
 from gamed.login.newcomer import NewcomerService
 from gamed.login.passkeys import PasskeyAuthenticator
 from gamed.login.policy import LoginContext, LoginPolicy, ProviderAccess
+from gamed.login.recovery import RecoveryAuthenticator
 from gamed.login.responder import PageResponder
 from gamed.login.routes import LoginRoutes, QrRoutes, drawing_threads
 from gamed.login.start import StartService
@@ -32,7 +33,7 @@ from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
-from gamed.passkeys.build import build_passkeys
+from gamed.passkeys.build import build_passkeys, build_recovery
 from gamed.players.names import SignInMethods
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
@@ -70,6 +71,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
     browsers: BrowserLoginService
     passwords: PasswordAuthenticator
     passkeys: PasskeyAuthenticator
+    recovery: RecoveryAuthenticator
     authorize: AuthorizeService
     callbacks: CallbackService
     results: ResultService
@@ -104,6 +106,7 @@ class LoginComponents(Struct, kw_only=True, eq=False):
                 authorize=self.authorize,
                 local=local,
                 passkeys=self.passkeys,
+                recovery=self.recovery,
                 labels=self.labels,
                 registration=policy.registration,
                 newcomers=newcomers,
@@ -196,6 +199,9 @@ def build_login(
             context=context,
             store=store,
             passkeys=build_passkeys(service, enabled_methods(config, keys.indexer), revoked),
+        ),
+        recovery=RecoveryAuthenticator(
+            passwords=passwords, codes=build_recovery(service, revoked, on=config.mode is Mode.LOCAL)
         ),
         authorize=AuthorizeService(context=context, browsers=browsers, store=store, access=access, passwords=passwords),
         callbacks=CallbackService(context=context, browsers=browsers, store=store, access=access, waiters=waiters),

@@ -168,6 +168,9 @@ class CollectService(Component, frozen=True, kw_only=True):
             created, session = "yes" if response.result.created else "no", login.session_id or ""
             values = {"player": player, "session": session, "provider": outcome.way, "created": created}
             audit.record(SecurityEvent.SIGN_IN, **values)
+            if outcome.codes_left is not None:
+                used = {"player": player, "session": session, "left": str(outcome.codes_left)}
+                audit.record(SecurityEvent.RECOVERY_CODE_USED, **used)
         for session_id in outcome.ended:
             audit.record(SecurityEvent.SESSION_LIMIT_REACHED, player=player, session=session_id)
             self.revoked(player)

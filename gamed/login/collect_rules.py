@@ -15,7 +15,7 @@ from gamed.login.transaction import LoginEvent, LoginTransaction, ProofMethod, T
 from gamed.outcomes import LoginFailure
 from gamed.passkeys.model import PASSKEY
 from gamed.sessions import credentials
-from gamed.sessions.credentials import CredentialPair
+from gamed.sessions.credentials import RECOVERY_CODE, CredentialPair
 
 
 class NewSession(Struct, frozen=True):
@@ -51,10 +51,14 @@ class CollectOutcome(Struct, frozen=True):
     """The sessions of the player that ended because they were too many."""
     passkey_id: str = ""
     """The passkey that signed in, if one did."""
+    codes_left: int | None = None
+    """How many recovery codes the player has left after one of them signed in; None for any other sign-in."""
 
     @property
     def way(self) -> str:
         """Return the way to sign in, as the log and the session name it."""
+        if self.codes_left is not None:
+            return RECOVERY_CODE
         return PASSKEY if self.passkey_id else self.transition.after.provider
 
 

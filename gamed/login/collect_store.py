@@ -24,17 +24,20 @@ from gamed.login.keys import (
     NewAccount,
     PasskeyAccount,
     ProviderIdentity,
+    RecoveryAccount,
     ReturnProof,
     approval_codes,
     decode_identity,
 )
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
+from gamed.passkeys import recovery_tables
 from gamed.passkeys import tables as passkey_tables
 from gamed.passkeys.model import PASSKEY
 from gamed.players import tables as player_tables
 from gamed.players.names import name_index
 from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import RECOVERY_CODE
 
 
 def collect_login(connection: Connection, keys: Keys, command: CollectCommand) -> CollectOutcome | None:
@@ -71,9 +74,11 @@ def _collect(connection: Connection, keys: Keys, command: CollectCommand, before
     elif admitted is None:
         after = login.linked(command.now_ms)
     else:
-        after, ended = _open_session(connection, keys, command, login, admitted, passkey_id=passkey_of(proved))
-    passkey_id = passkey_of(proved)
-    return CollectOutcome(Transition(before, after), player_id=player_id, ended=ended, passkey_id=passkey_id)
+        after, ended = _open_session(connection, keys, command, login, admitted, proved=proved)
+    passkey_id, left = passkey_of(proved), codes_left(connection, proved, admitted)
+    return CollectOutcome(
+        Transition(before, after), player_id=player_id, ended=ended, passkey_id=passkey_id, codes_left=left
+    )
 
 
 def refused(
@@ -93,6 +98,8 @@ def admit(
             return admit_account(connection, account, login, command)
         case _, PasskeyAccount() as account:
             return admit_passkey(connection, account, command)
+        case _, RecoveryAccount() as account:
+            return admit_recovery(connection, account, command)
         case _, NewAccount() as account:
             return admit_new_account(connection, keys, account, command)
         case _, ProviderIdentity() as proved if login.links:
@@ -110,7 +117,7 @@ def _open_session(
     login: LoginTransaction,
     result: CollectResult,
     *,
-    passkey_id: str,
+    proved: Identified,
 ) -> tuple[LoginTransaction, Sequence[str]]:
     """Return the login with its credentials, and the sessions that ended because they were too many."""
     session_id = command.new_session.session_id
@@ -119,8 +126,8 @@ def _open_session(
         keys,
         session_id=session_id,
         player_id=result.player_id,
-        provider=PASSKEY if passkey_id else login.provider,
-        passkey_id=passkey_id or None,
+        provider=way_of(proved, login),
+        passkey_id=passkey_of(proved) or None,
         client=login.client.device.to_json(),
         login_id=login.login_id,
         pair=result.pair,
@@ -139,10 +146,32 @@ def passkey_of(proved: Identified) -> str:
     return proved.passkey_id if isinstance(proved, PasskeyAccount) else ""
 
 
+def way_of(proved: Identified, login: LoginTransaction) -> str:
+    """Return the way to sign in, as the session names it."""
+    match proved:
+        case PasskeyAccount():
+            return PASSKEY
+        case RecoveryAccount():
+            return RECOVERY_CODE
+        case _:
+            return login.provider
+
+
+def codes_left(connection: Connection, proved: Identified, admitted: CollectResult | LoginFailure | None) -> int | None:
+    """Return how many recovery codes are left of a player whom one of them has just signed in, else None."""
+    if not isinstance(proved, RecoveryAccount) or not isinstance(admitted, CollectResult):
+        return None
+    return recovery_tables.count_of(connection, proved.player_id)
+
+
 def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | None:
     """Return the player to whom the identity belongs at present."""
     match proved:
-        case ExistingAccount(player_id=player_id) | PasskeyAccount(player_id=player_id):
+        case (
+            ExistingAccount(player_id=player_id)
+            | PasskeyAccount(player_id=player_id)
+            | RecoveryAccount(player_id=player_id)
+        ):
             return player_id
         case NewAccount(name):
             account = player_tables.find_account(connection, name_index(keys.indexer, name))
@@ -168,6 +197,20 @@ def admit_passkey(
     if not passkey_tables.belongs_to(connection, account.passkey_id, account.player_id):
         return LoginFailure.SESSION_REVOKED
     return _admit_player(connection, account.player_id, command)
+
+
+def admit_recovery(
+    connection: Connection, account: RecoveryAccount, command: CollectCommand
+) -> CollectResult | LoginFailure:
+    """Admit the player who typed a recovery code, and use it up, unless it was used or made void since.
+
+    A player who may not sign in keeps the code.
+    """
+    admitted = _admit_player(connection, account.player_id, command)
+    if isinstance(admitted, LoginFailure):
+        return admitted
+    used = recovery_tables.use(connection, Index(account.code_index), account.player_id)
+    return admitted if used else LoginFailure.SESSION_REVOKED
 
 
 def admit_new_account(

@@ -24,6 +24,7 @@ from gamed.crypto import (
     parse_token,
     public_id,
 )
+from gamed.letter_codes import in_groups, random_letters, typed_letters
 from gamed.structs import redacts
 
 LOCAL = "local"
@@ -67,13 +68,9 @@ def presented_secret_index(indexer: Indexer, text: str | None) -> Index | None:
         return None
 
 
-ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
-"""Without vowels, so that no code is a word, and without letters and digits that people confuse."""
 CODE_LETTERS = 6
 TICKET_BYTES = 32
 MAX_WRONG_CODES = 5
-_UNBIASED = 256 - 256 % len(ALPHABET)
-"""A byte from here on would favour some letters."""
 
 
 class ProofKind(Enum):
@@ -96,8 +93,7 @@ class PresentedProof(Struct, frozen=True):
     @classmethod
     def finish_code(cls, text: str) -> "PresentedProof":
         """Return the proof of a typed code, without regard to case, dashes and spaces."""
-        letters = "".join(c for c in text.upper() if c not in " -\u2010\u2011\u2012\u2013\u2014\u2212")
-        return cls(ProofKind.FINISH_CODE, Secret(letters.encode()))
+        return cls(ProofKind.FINISH_CODE, Secret(typed_letters(text).encode()))
 
 
 @redacts("ticket", "finish_code")
@@ -110,11 +106,8 @@ class ReturnProof(Struct, frozen=True):
     @classmethod
     def generate(cls, random: Random) -> "ReturnProof":
         """Return new proofs; each letter of the code is equally likely."""
-        letters: list[str] = []
         ticket = Secret(base64url(random(TICKET_BYTES)).encode())
-        while len(letters) < CODE_LETTERS:
-            letters += [ALPHABET[byte % len(ALPHABET)] for byte in random(CODE_LETTERS) if byte < _UNBIASED]
-        return cls(ticket, Secret("".join(letters[:CODE_LETTERS]).encode()))
+        return cls(ticket, Secret(random_letters(random, CODE_LETTERS).encode()))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "ReturnProof":
@@ -126,8 +119,7 @@ class ReturnProof(Struct, frozen=True):
 
     def formatted_code(self) -> str:
         """Return the finish code as a page shows it: `BKT-RVW`."""
-        code = self.finish_code.reveal().decode()
-        return f"{code[:3]}-{code[3:]}"
+        return in_groups(self.finish_code.reveal().decode(), 3)
 
     def matches(self, presented: PresentedProof) -> bool:
         expected = self.ticket if presented.kind is ProofKind.TICKET else self.finish_code
@@ -149,6 +141,19 @@ class PasskeyAccount(msgspec.Struct, frozen=True, tag="passkey"):
 
     player_id: str
     passkey_id: str
+
+
+class RecoveryAccount(msgspec.Struct, frozen=True, tag="recovery"):
+    """A player of this server who typed a recovery code; the first collect uses it up.
+
+    Its tag is its own for the reason of PasskeyAccount's: a process before recovery codes would not use the code up.
+    """
+
+    player_id: str
+    code_index: bytes
+
+    def __repr__(self) -> str:
+        return "RecoveryAccount(...)"
 
 
 class NewAccount(msgspec.Struct, frozen=True, tag="new"):
@@ -181,7 +186,7 @@ class ProviderIdentity(msgspec.Struct, frozen=True, tag="provider"):
         return "ProviderIdentity(...)"
 
 
-Identified = ExistingAccount | PasskeyAccount | NewAccount | ProviderIdentity
+Identified = ExistingAccount | PasskeyAccount | RecoveryAccount | NewAccount | ProviderIdentity
 _DECODER: msgspec.json.Decoder[Identified] = msgspec.json.Decoder(Identified)
 
 

@@ -39,6 +39,8 @@ class FormError(Enum):
     DISPLAY_NAME = "display_name"
     PASSKEY = "passkey"
     """A response of an authenticator that was not accepted; the page does not say why."""
+    RECOVERY = "recovery"
+    """An unknown name or a wrong recovery code; the page does not say which."""
     CLOSED = "closed"
     LIMIT = "limit"
     BUSY = "busy"
@@ -97,7 +99,7 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
 
     async def authenticate(self, form: SignInForm) -> str:
         """Return the id of the account's player; raise SignInRejected."""
-        await self._limit(form)
+        await self.limit(form)
         try:
             index = name_index(self.context.keys.indexer, parse_name(form.name))
             password = parse_password(form.password)
@@ -134,7 +136,7 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
         except DisplayNameInvalid:
             raise SignInRejected(FormError.DISPLAY_NAME) from None
         # Counted only now: a typing error costs no try. But before the look-up, which tells whether a name exists.
-        await self._limit(form)
+        await self.limit(form)
         if await self.store.find_account(name_index(self.context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
         return NewAccount(name, await self._hash(password), shown)
@@ -153,8 +155,8 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 
-    async def _limit(self, form: SignInForm) -> None:
-        """Count per account and address, per address, and per session.
+    async def limit(self, form: SignInForm) -> None:
+        """Count per account and address, per address, and per session; raise SignInRejected.
 
         Never per account alone, which would lock its player out.
         """

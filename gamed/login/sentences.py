@@ -17,6 +17,7 @@ REFUSED: Mapping[FormError, Text] = {
     FormError.NAME_TAKEN: text("That name is taken. Choose another, or sign in if it is yours."),
     FormError.DISPLAY_NAME: REFUSED_NAME,
     FormError.PASSKEY: text("That passkey was not accepted. Sign in another way, or try again."),
+    FormError.RECOVERY: text("Wrong name or recovery code."),
     FormError.CLOSED: text("This server takes no new accounts. Ask its owner for one."),
     FormError.BUSY: text("Many people are signing in at this moment. Try again in a few seconds."),
 }
@@ -126,6 +127,11 @@ COMPLETE: Mapping[str, Text] = {
 
 def try_again_in(seconds: int) -> Text:
     return text("Try again in {wait}.", wait=counted("{count} second", "{count} seconds", seconds))
+
+
+def recovered(left: int) -> Text:
+    """Return the sentence after a sign-in with a recovery code; `left` without that one."""
+    return text("You signed in with a recovery code. Recovery codes left: {count}", count=left)
 
 
 class Place(Enum):

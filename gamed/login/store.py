@@ -4,6 +4,7 @@ See docs/protocol.md: Signing in; docs/owners/configuration.md: Limits.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from gamed.login.keys import LoginLookup
 from gamed.login.policy import LoginQuota, per_address
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction, Transition, TransitionFunction
 from gamed.long_poll import Waiter
+from gamed.passkeys import recovery_tables
 from gamed.players import tables as player_tables
 from gamed.players.tables import LocalAccount, NamedPlayer
 from gamed.rate_limit import RateLimit, RateLimited
@@ -138,6 +140,10 @@ class LoginStore(Component, frozen=True, kw_only=True):
             return known if named.display_name is None else f"\u2068{named.display_name}\u2069 ({known})"
 
         return self.reads.submit(transaction)
+
+    def codes_left(self, session_id: str) -> Deferred[int | None]:
+        """Return how many recovery codes a session's player has left if one of them opened the session, else None."""
+        return self.reads.submit(partial(recovery_tables.left_after, session_id=session_id))
 
     def has_player(self, identity: Index) -> Deferred[bool]:
         return self.reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)

@@ -36,6 +36,8 @@ class FormFeedback(Struct, frozen=True):
     request_id: str = ""
     """Shown if the server is the reason, so that the owner finds the request in the log."""
     display_name: str = ""
+    recovering: bool = False
+    """The form was that of a recovery code, which is shown again with the error."""
 
     @property
     def focus(self) -> str:
@@ -44,6 +46,8 @@ class FormFeedback(Struct, frozen=True):
             return "display_name"
         if self.error is FormError.PASSKEY:
             return ""
+        if self.recovering:
+            return "recovery_code"
         return "name" if self.creating or self.error in _NAME_ERRORS else "password"
 
     @property
@@ -165,9 +169,14 @@ def waiting_page(device: DeviceInfo | None = None, shown_name: str | None = None
     return page("newcomer", title=title, lead=lead, device=device, shown_name=shown_name)
 
 
-def back_page(shown_name: str | None = None) -> Page:
-    """Return the page after the sign-in; a new player reads the name that was chosen."""
+def back_page(shown_name: str | None = None, *, codes_left: int | None = None) -> Page:
+    """Return the page after the sign-in.
+
+    A new player reads the name that was chosen, and one who used a recovery code how many are left.
+    """
     lines = [_SIGNED_IN]
+    if codes_left is not None:
+        lines.append(sentences.recovered(codes_left))
     if shown_name is not None:
         lines.append(text("Games call you {name}. You can change it in the game later.", name=shown_name))
     return message(_BACK, *lines, sign="done", ways=(replace(_ACCOUNT, forward=False),))

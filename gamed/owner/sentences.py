@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gamed.account.sentences import LOCAL_WAY
+from gamed.account.sentences import LOCAL_WAY, WAYS
 from gamed.audit import SecurityEvent
 from gamed.database.security_events import EventCount
 from gamed.outcomes import LoginFailure
@@ -31,6 +31,7 @@ EVENTS: Mapping[SecurityEvent, Text] = {
     SecurityEvent.INVITE_USED: text("{player} used an invite"),
     SecurityEvent.IDENTITY_LINKED: text("{player} linked {provider}"),
     SecurityEvent.IDENTITY_UNLINKED: text("{player} unlinked {provider}"),
+    SecurityEvent.RECOVERY_CODE_USED: text("{player} used a recovery code"),
     SecurityEvent.PLAYER_RENAMED: text("{player} has a new name"),
     SecurityEvent.DEVICE_RENAMED: text("{player} renamed a device"),
     SecurityEvent.ERASE_STARTED: text("{player} is being deleted"),
@@ -116,7 +117,7 @@ def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapp
         "event": event.key.event,
         "player": (names[player_id] or NAMELESS) if player_id in names else DELETED,
         "owner": (names[owner] or NAMELESS) if (owner := _owner_of(values)) in names else DELETED,
-        "provider": LOCAL_WAY if provider == LOCAL else labels.get(provider, provider),
+        "provider": LOCAL_WAY if provider == LOCAL else WAYS.get(provider) or labels.get(provider, provider),
     }
     return Text(_sentence(event.key.event, values, known=bool(player_id)).source, filled)
 

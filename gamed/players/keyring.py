@@ -66,7 +66,8 @@ def rekey(connection: Connection, old: Keys, new: Keys, now_ms: int) -> int:
     """Change from the key file to a master key; return how many local accounts there are.
 
     Names and the owner's notes are unsealed with the old key, then indexed and sealed with the new one. Sessions,
-    logins, links and limits are deleted, because the new key could not find them. A repeated call only counts.
+    logins, links, recovery codes and limits are deleted, because the new key could not find them. A repeated call only
+    counts.
     """
     record = read_key_record(connection)
     if record is not None and record.check_value == new.check:
@@ -81,7 +82,7 @@ def rekey(connection: Connection, old: Keys, new: Keys, now_ms: int) -> int:
     kept = _move_accounts(connection, old, new)
     _move_sealed(connection, old, new, "sealed_note", Purpose.NOTE)
     _move_sealed(connection, old, new, "sealed_display_name", Purpose.DISPLAY_NAME)
-    links = ("invite", "reset_link", "owner_code")
+    links = ("invite", "reset_link", "owner_code", "recovery_code")
     for table in ("session", "credential", "browser_session", "login", "limit_bucket", *links):
         connection.execute(f"DELETE FROM {table}")
     _write(connection, new, KeySource.MASTER, now_ms)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gamed.crypto import Index, Indexer, Purpose, Secret
 from gamed.database.connection import Connection, is_storable
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BROWSER_TOTAL_MS, BrowserInfo, BrowserName, NewBrowserSession
-from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession
+from gamed.sessions.credentials import MAX_SESSIONS, RECOVERY_CODE, AuthenticatedSession
 from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 
 TOUCH_MS = 60_000
@@ -65,18 +65,21 @@ def open_browser(
 def authenticate_browser(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> AuthenticatedSession:
     """Return the session of a browser's token; raise TokenInvalid, TokenExpired or PlayerBlocked."""
     query = """
-        SELECT b.session_id, b.player_id, b.created_ms, b.last_used_ms, p.state, p.owner, b.verified
+        SELECT b.session_id, b.player_id, b.created_ms, b.last_used_ms, p.state, p.owner, b.verified, b.provider
         FROM browser_session b JOIN player p ON p.player_id = b.player_id WHERE b.cookie_index = :cookie_index
     """
     row = connection.execute(query, {"cookie_index": _index(indexer, token)}).fetchone()
     if row is None:
         raise TokenInvalid
-    session_id, player_id, created_ms, last_used_ms, state, owner, verified = row
+    session_id, player_id, created_ms, last_used_ms, state, owner, verified, provider = row
     if not (now_ms - BROWSER_IDLE_MS < last_used_ms and now_ms - BROWSER_TOTAL_MS < created_ms <= now_ms):
         raise TokenExpired
     if state != "active":
         raise PlayerBlocked
-    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, verified=bool(verified))
+    recovered = provider == RECOVERY_CODE
+    return AuthenticatedSession(
+        player_id, session_id, bool(owner), created_ms, verified=bool(verified), recovered=recovered
+    )
 
 
 def player_of_browser(connection: Connection, session_id: str, now_ms: int) -> str | None:

@@ -37,6 +37,8 @@ from gamed.timestamps import seconds_until
 
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
+RECOVERY_CODE = "recovery_code"
+"""The value of `provider` for what a recovery code opened."""
 RECENT_MS = 10 * 60_000
 """How long after a sign-in a session may start what cannot be undone (docs/protocol.md: Accounts)."""
 SHARED_STORE_MS = 30_000
@@ -195,6 +197,8 @@ class AuthenticatedSession(Struct, frozen=True):
     """The JSON that the device sent about itself."""
     verified: bool = False
     """Whether the person at the browser typed the password, or a provider has proved that it asked them to sign in."""
+    recovered: bool = False
+    """Whether a recovery code opened the session."""
 
     @property
     def device(self) -> str | None:
@@ -207,7 +211,14 @@ class AuthenticatedSession(Struct, frozen=True):
         return named and named[:DEVICE_CHARACTERS]
 
     def signed_in_recently(self, now_ms: int) -> bool:
-        """Return whether the sign-in is recent enough for what cannot be undone (docs/protocol.md: Accounts)."""
+        """Return whether the sign-in is recent enough for what cannot be undone (docs/protocol.md: Accounts).
+
+        One by a recovery code never is: a code opens a session, and proves nothing else.
+        """
+        return not self.recovered and self.began_recently(now_ms)
+
+    def began_recently(self, now_ms: int) -> bool:
+        """Return the same for a new passkey alone, with which a player gets in again after a recovery code."""
         return now_ms - self.signed_in_ms <= RECENT_MS
 
 

@@ -12,6 +12,7 @@ from gamed.sessions import browser_tables
 from gamed.sessions.browser_rules import is_browser_session, is_browser_token
 from gamed.sessions.credentials import (
     MAX_SESSIONS,
+    RECOVERY_CODE,
     AuthenticatedSession,
     CredentialPair,
     SessionInfo,
@@ -175,7 +176,7 @@ def _delete_credentials_of(connection: Connection, session: tuple[str, int, int 
 
 _SESSION_OF_TOKEN = """
     SELECT t.expires_ms, t.generation, s.session_id, s.player_id, s.created_ms, s.generation, s.used, s.revoked_ms,
-           p.state, p.owner, s.client
+           p.state, p.owner, s.client, s.provider
     FROM credential t JOIN session s ON s.session_id = t.session_id JOIN player p ON p.player_id = s.player_id
     WHERE t.tick = ? AND t.credential_index = ?
 """
@@ -198,7 +199,8 @@ def authenticate_key(connection: Connection, key: AccessKey, now_ms: int) -> Aut
     row = connection.execute(_SESSION_OF_TOKEN, key).fetchone()
     if row is None:
         raise TokenInvalid
-    expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner, client = row
+    expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner, *others = row
+    client, provider = others
     if revoked_ms is not None or state == "erasing":
         raise SessionRevoked
     if now_ms >= expires_ms:
@@ -206,7 +208,10 @@ def authenticate_key(connection: Connection, key: AccessKey, now_ms: int) -> Aut
     if state != "active":
         raise PlayerBlocked
     first_use_of = generation if generation == newest and not used else None
-    return AuthenticatedSession(player_id, session_id, bool(owner), created_ms, first_use_of, client)
+    recovered = provider == RECOVERY_CODE
+    return AuthenticatedSession(
+        player_id, session_id, bool(owner), created_ms, first_use_of, client, recovered=recovered
+    )
 
 
 def session_of_token(connection: Connection, indexer: Indexer, token: Secret) -> str | None:

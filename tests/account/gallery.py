@@ -27,12 +27,13 @@ from gamed.owner import sentences as owner_sentences
 from gamed.owner.report import WAITING, ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.owner.views import owner_page
 from gamed.passkeys.model import PASSKEY, Passkey, PasskeyPrompt
+from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
 from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.browser_rules import BrowserInfo, BrowserName
-from gamed.sessions.credentials import SessionInfo
+from gamed.sessions.credentials import RECOVERY_CODE, SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 from tests.owner import gallery as owner_gallery
@@ -76,6 +77,10 @@ def sign_ins() -> Iterator[Shown]:
         refused = FormFeedback(FormError.PASSKEY)
         page = views.sign_in_page(FORM, choice, refused, title=TITLE, lead=SIGN_IN_LEAD, passkey=PASSKEY_PROMPT)
         yield Shown.of(f"account passkey refused beside {way}", page)
+    for refused in (None, FormFeedback(FormError.RECOVERY, name="Anna", recovering=True)):
+        way = {"title": TITLE, "lead": SIGN_IN_LEAD, "passkey": PASSKEY_PROMPT, "recovery": True}
+        page = views.sign_in_page(FORM, WITH_PASSWORD, refused, **way)
+        yield Shown.of(f"account sign-in with a recovery code{' refused' if refused else ''}", page)
     yield Shown.of("account working", views.working_page())
     for outcome in LoginFailure:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
@@ -98,7 +103,13 @@ def passkeys() -> Iterator[Shown]:
     error = sentences.DEVICE_NAME_UNUSABLE
     yield Shown.of("passkey refused", views.passkey_page(LONG_VISIT, used, "x" * 65, error), LONG)
     yield Shown.of("passkey removed", views.passkey_removed_page())
-    with_keys = replace(overview(), passkeys=(unused, used), passkey_host="game.example")
+    for left in (0, 3):
+        yield Shown.of(f"{left} recovery codes", views.recovery_page(VISIT, left))
+    made = RecoveryCodes(["BCDFG-HJKLM-NPQRS-TVWXZ"] * CODES, "Anna")
+    yield Shown.of("new recovery codes", views.codes_page(VISIT, made))
+    done = replace(LONG_VISIT, done=sentences.NOTICES["passkey-added"])
+    yield Shown.of("recovery codes with a passkey", views.codes_page(done, replace(made, account="W" * 32)), LONG)
+    with_keys = replace(overview(), passkeys=(unused, used), passkey_host="game.example", codes_left=7)
     yield Shown.of("account with passkeys", views.account_page(VISIT, with_keys, WITH_PASSWORD))
     void = replace(overview("discord"), passkeys=(unused, used))
     yield Shown.of("account with void passkeys", views.account_page(VISIT, void, AT_PROVIDERS))
@@ -260,6 +271,9 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
     happened = [
         RecordedEvent(SecurityEvent.SIGN_IN, {"provider": (*providers, LOCAL)[0]}, NOW_MS - 3 * MINUTE_MS, 1),
         RecordedEvent(SecurityEvent.SIGN_IN, {"provider": PASSKEY}, NOW_MS - 4 * MINUTE_MS, 1),
+        RecordedEvent(SecurityEvent.SIGN_IN, {"provider": RECOVERY_CODE}, NOW_MS - 4 * MINUTE_MS, 1),
+        RecordedEvent(SecurityEvent.RECOVERY_CODE_USED, {"left": "3"}, NOW_MS - 4 * MINUTE_MS, 1),
+        RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_recovery_code"}, NOW_MS - 5 * MINUTE_MS, 2),
         RecordedEvent(SecurityEvent.PLAYER_RENAMED, {}, NOW_MS - HOUR_MS, 1),
         RecordedEvent(SecurityEvent.SIGN_IN_REFUSED, {"outcome": "wrong_password"}, NOW_MS - DAY_MS, 3),
     ]

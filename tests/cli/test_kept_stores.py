@@ -122,11 +122,11 @@ class KeptCase(CommandTestCase):
             self.require_saves(port, token["access_token"], slots)
             if tokens:
                 self.require_refresh(port, token["refresh_credential"])
-        listed = [
-            {name: each[name] for name in ("player", "name", "host")} for each in self.json_of("passkeys", "list")
-        ]
+        keys = self.json_of("passkeys", "list")
+        listed = [{name: each[name] for name in ("player", "name", "host")} for each in keys["passkeys"]]
         expected = self.found.get("passkeys", [])  # stores before auth6 have none
         self.assertCountEqual(listed, expected)
+        self.assertEqual(keys["recovery_codes"], self.found.get("recovery_codes", []) if tokens else [])
         self.assertEqual(self.json_of("check", "data"), {"errors": [], "repaired": 0})
         found = {each["check"]: each for each in json.loads(self.gamed("doctor", "--json")[1])["findings"]}
         checks = [found[name]["level"] for name in found if AUTH in name.split()[-1] or STATE in name.split()[-1]]

@@ -5,8 +5,9 @@ from secrets import token_bytes
 
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, Connection
-from gamed.passkeys import tables
+from gamed.passkeys import recovery_tables, tables
 from gamed.passkeys.model import Credential, NewPasskey
+from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.sessions import browser_tables
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
 from tests.cli.process import CommandTestCase
@@ -38,14 +39,36 @@ class PasskeyCommandTests(PeopleCase):
 
     def test_list_and_reset(self) -> None:
         """The list has names and hosts; a reset deletes the passkeys and ends their sessions alone."""
-        [listed] = self.done("passkeys", "list")
+        [listed] = self.done("passkeys", "list")["passkeys"]
         self.assertEqual((listed["player"], listed["name"], listed["host"]), (self.anna, "Phone", "game.example"))
-        self.assertEqual(self.done("passkeys", "list", "ben"), [])
+        self.assertEqual(self.done("passkeys", "list", "ben"), {"passkeys": [], "recovery_codes": []})
         self.assertIn("Phone", self.gamed("passkeys", "list", "anna")[1])
-        self.assertEqual(self.done("passkeys", "reset", "anna"), {"player": self.anna, "removed": 1, "revoked": 1})
+        reset = {"player": self.anna, "removed": 1, "recovery_codes": 0, "revoked": 1}
+        self.assertEqual(self.done("passkeys", "reset", "anna"), reset)
         self.assertEqual(self.rows(AUTH, "SELECT passkey_id FROM passkey"), [])
         self.assertEqual(self.rows(AUTH, "SELECT passkey_id FROM browser_session"), [(None,)])
         self.assertEqual(self.done("passkeys", "reset", "anna")["removed"], 0)
+
+    def test_recovery_codes(self) -> None:
+        """The list counts the codes that are left; a reset deletes them, and ends the sessions that they opened."""
+        keys = Keys.of(Secret(b64decode(KEY_TEXT)), token_bytes)
+        new = RecoveryCodes.generate(token_bytes)
+
+        def transaction(connection: Connection) -> None:
+            recovery_tables.replace(connection, keys.indexer, self.ben, new, now_ms=1)
+            recovery_tables.use(connection, code_index(keys.indexer, self.ben, new.codes[0]), self.ben)
+            browser = NewBrowserSession.generate(token_bytes, BrowserName())
+            who = {"player_id": self.ben, "provider": "recovery_code", "now_ms": 1, "verified": False}
+            browser_tables.open_browser(connection, keys.indexer, browser, **who)
+
+        self.run_transaction(AUTH, transaction)
+        self.assertEqual(self.done("passkeys", "list")["recovery_codes"], [{"player": self.ben, "left": 9}])
+        shown = self.gamed("passkeys", "list", "ben")[1]
+        self.assertIn("no passkeys", shown)
+        self.assertRegex(shown, rf"\n9 +{self.ben} +ben")
+        reset = {"player": self.ben, "removed": 0, "recovery_codes": 9, "revoked": 1}
+        self.assertEqual(self.done("passkeys", "reset", "ben"), reset)
+        self.assertEqual(self.done("passkeys", "list", "ben")["recovery_codes"], [])
 
     def test_reset_of_the_last_way(self) -> None:
         """A reset says if the player has no other way to sign in, such as an account of the other mode."""

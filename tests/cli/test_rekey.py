@@ -7,8 +7,9 @@ from secrets import token_bytes
 from gamed.cli import keys
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, Connection
-from gamed.passkeys import tables
+from gamed.passkeys import recovery_tables, tables
 from gamed.passkeys.model import Credential, NewPasskey
+from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
 from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers
@@ -16,8 +17,10 @@ from tests.support.stores import sqlite_files
 
 
 def insert_passkey(connection: Connection, key: Secret) -> None:
-    """Store a passkey of the only player, sealed with the key in a file."""
+    """Store a passkey and recovery codes of the only player, with the key in a file."""
     [(player_id,)] = connection.execute("SELECT player_id FROM player").fetchall()
+    indexer = Keys.of(key, token_bytes).indexer
+    recovery_tables.replace(connection, indexer, player_id, RecoveryCodes.generate(token_bytes), 1)
     new = NewPasskey(Credential(bytes(32), b"", bytes(32)), 0, False, False)
     named = {"passkey_id": "pky_1", "player_id": player_id, "rp_id": "game.example", "name": "Phone"}
     tables.insert(connection, Keys.of(key, token_bytes), new, **named, now_ms=1)
@@ -35,6 +38,8 @@ class RekeyTests(CommandTestCase):
         secret = keys.read(self.data)
         assert secret is not None
         self.run_transaction(AUTH, partial(insert_passkey, key=secret))
+        [player] = json.loads(self.gamed("passkeys", "list", "--json")[1])["recovery_codes"]
+        self.assertEqual(player["left"], CODES)
         filed = self.gamed("key", "fingerprint")[1]
 
         self.config.write_text(json.dumps(changed(LOCAL, master_key_env="GAMED_MASTER_KEY")))
@@ -48,7 +53,9 @@ class RekeyTests(CommandTestCase):
         [player] = json.loads(self.gamed("players", "list", "--json")[1])
         self.assertEqual(player["name"], "Anna")
         self.assertEqual(self.gamed("players", "token", "ANNA", "--json")[0], 0)
-        [passkey] = json.loads(self.gamed("passkeys", "list", "--json")[1])
+        listed = json.loads(self.gamed("passkeys", "list", "--json")[1])
+        [passkey] = listed["passkeys"]
+        self.assertEqual(listed["recovery_codes"], [])
         self.assertEqual((passkey["player"], passkey["name"]), (player["id"], "Phone"))
         self.stop(process)
 

@@ -1,8 +1,8 @@
 """`python -m tests.database.make_store` keeps a store of the present schemas for the tests of later ones.
 
 It runs the real commands: `gamed dev` for players with identities, then `gamed serve`, changes by HTTP and by commands,
-`gamed backup`, `gamed move-store` to a PostgreSQL of its own and a backup there. Passkeys, which need a browser, are
-written by gamed's own functions. The archive is
+`gamed backup`, `gamed move-store` to a PostgreSQL of its own and a backup there. Passkeys and recovery codes
+are written by gamed's own functions, since they need a browser. The archive is
 `tests/database/schemas/auth<number>-state<number>.tar.xz`; the SHA-256 of each script is in `scripts.sha256` beside it.
 """
 
@@ -33,12 +33,14 @@ from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.login.transaction import ClientInfo
+from gamed.passkeys import recovery_tables
 from gamed.passkeys import tables as passkey_tables
 from gamed.passkeys.model import HANDLE_BYTES, PASSKEY, Ceremony, Credential, NewPasskey, Use, new_passkey_id
+from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
-from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id
+from gamed.sessions.credentials import RECOVERY_CODE, SessionPolicy, generate_pair, new_session_id
 from tests.support.ports import free_port
 from tests.support.postgresql import cluster
 
@@ -58,6 +60,8 @@ LARGE = bytes(range(256)) * 2_500
 """Bytes of several parts, which take little room in an archive."""
 PASSKEYS = (("Phone", "game.example"), ("Old phone", "old.example"))
 """The names and hosts of passkeys."""
+CODES = [f"BCDFG-HJKLM-NPQRS-TVWX{last}" for last in "BCDFGHJKLM"]
+"""Recovery codes, with which a later test can sign in."""
 WAIT_SECONDS = 60.0
 
 
@@ -123,6 +127,7 @@ class Maker:
         with Served(self):
             found = self._fill()
         found["passkeys"] = self._add_passkeys(found["players"]["anna"]["id"])
+        found["recovery_codes"] = self._add_codes(found["players"]["anna"]["id"])
         for _ in range(2):  # a command that no server has logged yet, and its repeat
             self._json("players", "note", "Zoë", "asked twice")
         found["made_ms"] = time.time_ns() // 1_000_000
@@ -207,6 +212,22 @@ class Maker:
         with closing(SqliteStore(data=self.data)) as store:
             store.run_transaction(AUTH, transaction)
         return [{"player": player_id, "name": name, "host": host} for name, host in PASSKEYS]
+
+    def _add_codes(self, player_id: str) -> list[dict[str, object]]:
+        """Store ten recovery codes of a player, of which one was used, and the session that it has opened."""
+        keys, now_ms = Keys.of(Secret(b64decode(KEY)), token_bytes), time.time_ns() // 1_000_000
+        game, made = generate_pair(token_bytes, now_ms, SessionPolicy(86_400, 31_536_000), now_ms), RecoveryCodes(CODES)
+        by_code = {"player_id": player_id, "provider": RECOVERY_CODE, "now_ms": now_ms}
+
+        def transaction(connection: Connection) -> None:
+            recovery_tables.replace(connection, keys.indexer, player_id, made, now_ms)
+            recovery_tables.use(connection, code_index(keys.indexer, player_id, CODES[0]), player_id)
+            session = {"session_id": new_session_id(token_bytes), "client": ClientInfo().to_json(), "login_id": None}
+            session_tables.open_session(connection, keys, **session, **by_code, pair=game)
+
+        with closing(SqliteStore(data=self.data)) as store:
+            store.run_transaction(AUTH, transaction)
+        return [{"player": player_id, "left": len(CODES) - 1}]
 
     def _copy_to_postgresql(self) -> None:
         """Move a copy of the store to PostgreSQL, and make a backup there."""

@@ -10,16 +10,17 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.model import Registration
 from gamed.crypto import Secret, TokenType
 from gamed.crypto import generate_token as mint_token
+from gamed.letter_codes import ALPHABET
 from gamed.login import collect_rules
 from gamed.login import keys as login_keys
 from gamed.login.collect_rules import CollectResult
 from gamed.login.keys import (
-    ALPHABET,
     ExistingAccount,
     NewAccount,
     PasskeyAccount,
     PresentedProof,
     ProviderIdentity,
+    RecoveryAccount,
     ReturnProof,
     login_token,
     presented_secret_index,
@@ -200,7 +201,8 @@ class SealedValues(SynchronousTestCase):
     def test_identities(self) -> None:
         """Each kind of identity is read as it was written; the hash of a password is in no repr."""
         new = NewAccount("Anna", "$argon2id$secret")
-        for who in (ExistingAccount("ply_1"), PasskeyAccount("ply_1", "pky_1"), new):
+        code = RecoveryAccount("ply_1", bytes(32))
+        for who in (ExistingAccount("ply_1"), PasskeyAccount("ply_1", "pky_1"), code, new):
             self.assertEqual(login_keys.decode_identity(msgspec.json.encode(who)), who)
         self.assertNotIn("argon2", repr(new))
 
@@ -208,6 +210,12 @@ class SealedValues(SynchronousTestCase):
         """A process from before passkeys cannot read a sign-in by one, with which it would open a lasting session."""
         raw = msgspec.json.encode(PasskeyAccount("ply_1", "pky_1"))
         known = ExistingAccount | NewAccount | ProviderIdentity
+        self.assertRaises(msgspec.ValidationError, msgspec.json.decode, raw, type=known)
+
+    def test_recovery_code_is_no_password(self) -> None:
+        """A process from before recovery codes cannot read a sign-in by one, which it would not use up."""
+        raw = msgspec.json.encode(RecoveryAccount("ply_1", bytes(32)))
+        known = ExistingAccount | PasskeyAccount | NewAccount | ProviderIdentity
         self.assertRaises(msgspec.ValidationError, msgspec.json.decode, raw, type=known)
 
     def test_results(self) -> None:

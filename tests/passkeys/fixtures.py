@@ -54,8 +54,13 @@ class PasskeyCase(AccountCase):
 
     def own_passkeys(self) -> list[str]:
         """Return the names of the passkeys in the player's export."""
+        return [each["name"] for each in self.own_data()["passkeys"]]
+
+    def own_data(self) -> dict[str, Any]:
+        """Return the account's data in the player's export."""
         archive = ZipFile(BytesIO(self.browser.ask("GET", f"{HOME}/export").body))
-        return [each["name"] for each in json.loads(archive.read("me.json"))["passkeys"]]
+        found: dict[str, Any] = json.loads(archive.read("me.json"))
+        return found
 
     def create_bert(self) -> None:
         """Create another player, without a way to sign in."""

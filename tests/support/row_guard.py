@@ -27,7 +27,7 @@ OF_OWNER = ("owner_page", "owner_code", "owner_backup", "daily_figure")
 KEYS: Mapping[str, Mapping[str, str]] = {
     "auth": {
         **dict.fromkeys(("player", "identity", "local_account", "reset_link", "session", "browser_session"), OWN),
-        **dict.fromkeys(("passkey",), OWN),
+        **dict.fromkeys(("passkey", "recovery_code"), OWN),
         **dict.fromkeys(("player_merge", "security_event"), OWN),
         **dict.fromkeys(("login", "login_count", "authorization_attempt"), f"'{LOGINS}'"),
         **dict.fromkeys(

@@ -1,0 +1,76 @@
+"""The SQL of recovery codes: `recovery_code` has at most CODES rows of a player, those that were not used."""
+
+from collections.abc import Sequence
+
+from gamed.crypto import Index, Indexer
+from gamed.database.connection import Connection
+from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import RECOVERY_CODE
+
+
+def replace(connection: Connection, indexer: Indexer, player_id: str, new: RecoveryCodes, now_ms: int) -> None:
+    """Store the indexes of new codes, and delete those that the player had."""
+    delete(connection, player_id)
+    query = """
+        INSERT INTO recovery_code (code_index, player_id, created_ms) VALUES (:code_index, :player_id, :now_ms)
+    """
+    for code in new.codes:
+        index = code_index(indexer, player_id, code)
+        connection.execute(query, {"code_index": index, "player_id": player_id, "now_ms": now_ms})
+
+
+def exists(connection: Connection, index: Index) -> bool:
+    query = "SELECT EXISTS (SELECT 1 FROM recovery_code WHERE code_index = :code_index)"
+    return bool(connection.execute(query, {"code_index": index}).fetchone()[0])
+
+
+def use(connection: Connection, index: Index, player_id: str) -> bool:
+    """Use up a code of this player; return False if it was used before, or is void.
+
+    Of two transactions only one gets True.
+    """
+    query = "DELETE FROM recovery_code WHERE code_index = :code_index AND player_id = :player_id"
+    return connection.execute(query, {"code_index": index, "player_id": player_id}).rowcount == 1
+
+
+def count_of(connection: Connection, player_id: str) -> int:
+    """Return how many codes a player has left."""
+    query = "SELECT count(*) FROM recovery_code WHERE player_id = :player_id"
+    return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
+
+
+def left_of_local(connection: Connection, player_id: str) -> int | None:
+    """Return how many codes a player has left; None without a local account, whose name is typed with a code."""
+    query = "SELECT 1 FROM local_account WHERE player_id = :player_id"
+    if connection.execute(query, {"player_id": player_id}).fetchone() is None:
+        return None
+    return count_of(connection, player_id)
+
+
+def left_after(connection: Connection, session_id: str) -> int | None:
+    """Return how many codes the player of a session has left that a code has opened; None for any other session."""
+    query = "SELECT player_id FROM session WHERE session_id = :session_id AND provider = :provider"
+    row = connection.execute(query, {"session_id": session_id, "provider": RECOVERY_CODE}).fetchone()
+    return None if row is None else count_of(connection, row[0])
+
+
+def delete(connection: Connection, player_id: str) -> int:
+    """Delete all codes of a player; return how many there were."""
+    query = "DELETE FROM recovery_code WHERE player_id = :player_id"
+    return connection.execute(query, {"player_id": player_id}).rowcount
+
+
+def end_sessions(connection: Connection, player_id: str, now_ms: int) -> Sequence[str]:
+    """End the sessions, and browser sessions, that a code of the player has opened; return them."""
+    query = """
+        SELECT session_id FROM session
+        WHERE player_id = :player_id AND provider = :provider AND revoked_ms IS NULL
+        UNION ALL
+        SELECT session_id FROM browser_session WHERE player_id = :player_id AND provider = :provider
+    """
+    rows = connection.execute(query, {"player_id": player_id, "provider": RECOVERY_CODE}).fetchall()
+    opened = [session_id for (session_id,) in rows]
+    for session_id in opened:
+        session_tables.revoke_any(connection, session_id, now_ms)
+    return opened
