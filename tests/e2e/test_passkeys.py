@@ -115,6 +115,45 @@ class PasskeyWalk(ServiceCase):
         self.browser.step(lambda page: page.get_by_role("link", name="Change: ").click())
         self.press("Remove passkey", "The passkey is removed")
 
+    def test_recovery_codes(self) -> None:
+        """Codes come with the first passkey, shown once; each signs in once, and the page says how many are left."""
+        self.sign_in()
+        self.add()
+        codes = self.browser.step(lambda page: page.locator(".codes li").all_inner_texts())
+        self.assertEqual(len({*codes}), 10)
+        self.press("Back to your account", "Recovery codes left: 10")
+        self.assertNotIn(codes[0], self.browser.step(lambda page: page.content()))
+        self.browser.step(lambda page: page.add_init_script(NO_AUTOFILL))
+        self.sign_out()
+        self.browser.open(self.home)
+        self.type_code(codes[0].replace("-", " ").lower())
+        self.browser.step(
+            lambda page: page.get_by_text("You signed in with a recovery code. Recovery codes left: 9").wait_for()
+        )
+        self.sign_out()
+        self.browser.open(self.home)
+        self.type_code(codes[0])
+        self.browser.step(lambda page: page.get_by_text("Wrong name or recovery code.").wait_for())
+        login = self.start()
+        self.browser.open(login["login_url"])
+        self.type_code(codes[1])
+        code = self.browser.step(lambda page: page.inner_text(".code"))
+        self.assertEqual(self.collect(login, finish_code=code).json["status"], "complete")
+        self.browser.step(lambda page: page.get_by_text("Recovery codes left: 8").wait_for())
+
+    def type_code(self, code: str) -> None:
+        """Open the form of recovery codes, unless it is open, and send it."""
+
+        def step(page: Page) -> None:
+            details = page.locator("details", has=page.locator("#recovery-code"))
+            if details.get_attribute("open") is None:
+                details.locator("summary").click()
+            page.fill("#recovery-name", NAME)
+            page.fill("#recovery-code", code)
+            details.get_by_role("button", name="Sign in", exact=True).click()
+
+        self.browser.step(step)
+
     def test_autofill(self) -> None:
         """A page with a field for the name offers the passkey without its button."""
         self.sign_in()

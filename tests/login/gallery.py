@@ -112,12 +112,16 @@ def sign_ins() -> Iterator[Shown]:
         yield Shown.of(f"account {registration.value}", views.create_page(asked(), registration))
     for refusal in FormError:
         for creating in (False, True):
-            returned = FormFeedback(refusal, 12, creating, "Anna", ID if refusal is FormError.BUSY else "")
+            code, request_id = refusal is FormError.RECOVERY and not creating, ID if refusal is FormError.BUSY else ""
+            returned = FormFeedback(refusal, 12, creating, "Anna", request_id, recovering=code)
             write = views.create_page if creating else views.sign_in_page
             page = write(asked(), Registration.APPROVAL, returned)
             yield Shown.of(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
     nearly = views.sign_in_page(asked(), Registration.OPEN, FormFeedback(FormError.LIMIT, 1, name="Anna"))
     yield Shown.of("sign-in limit nearly over", nearly, failure=True)
+    limited = FormFeedback(FormError.LIMIT, 12, name="W" * 32, recovering=True)
+    page = views.sign_in_page(asked(), Registration.CLOSED, limited)
+    yield Shown.of("sign-in with a recovery code limited", page, failure=True)
     for name, server in SERVERS.items():
         yield Shown.of(f"sign-in at {name}", views.sign_in_page(asked(age_seconds=0), Registration.OPEN), server)
     yield Shown.of("account at long", views.create_page(asked("long"), Registration.APPROVAL), SERVERS["long"])
@@ -162,6 +166,7 @@ def afterwards() -> Iterator[Shown]:
     yield Shown.of("waiting with a name", views.waiting_page(asked(), "Anna"))
     yield Shown.of("back with a name", views.back_page("Anna"))
     yield Shown.of("back with an offer", views.offer_page(f"{DONE}&later=yes"))
+    yield Shown.of("back with a recovery code", views.back_page(codes_left=9))
     for name in ("Anna", "\u2068\u202eAnna\u2069 (" + "W" * 32 + ")"):
         yield Shown.of(f"linked to {name}", views.linked_page(name))
         yield Shown.of(f"adopted {name}", views.adopted_page("Discord", name))

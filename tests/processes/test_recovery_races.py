@@ -1,0 +1,89 @@
+"""Two servers get one recovery code: it opens one session (docs/protocol.md: Accounts)."""
+
+from base64 import b64decode
+from collections.abc import Callable
+from contextlib import closing
+from secrets import token_bytes
+from typing import Any
+
+from gamed.cli import keys
+from gamed.crypto import Keys, Secret
+from gamed.database.connection import AUTH, Connection
+from gamed.passkeys import recovery_tables
+from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
+from gamed.players.tables import add_local_player
+from tests.e2e.wire import Answer
+from tests.login.browser_fixtures import Page
+from tests.login.test_browser_routes import code
+from tests.processes.cases import ScriptedBrowser, SharedCase, collect
+from tests.processes.wire import Request, json_request
+from tests.support.covers import covers
+from tests.support.stores import MASTER_KEY, POSTGRESQL, store_of
+
+ANNA = f"ply_{'A' * 22}"
+
+
+class RecoveryRaces(SharedCase):
+    """A player with ten codes, and two games that sign in with one of them."""
+
+    def start(self) -> None:
+        super().start()
+        key = Secret(b64decode(MASTER_KEY)) if POSTGRESQL else keys.read(self.servers[0].data)
+        assert key is not None
+        self.keys = Keys.of(key, token_bytes)
+        self.run_transaction(self.add_anna)
+
+    def run_transaction(self, transaction: Callable[[Connection], Any]) -> Any:
+        with closing(store_of(self.servers[0].data)) as store:
+            return store.run_transaction(AUTH, transaction)
+
+    def add_anna(self, connection: Connection) -> None:
+        add_local_player(connection, self.keys, player_id=ANNA, name="Anna", password="x", now_ms=1)
+
+    def new_codes(self) -> RecoveryCodes:
+        new = RecoveryCodes.generate(token_bytes)
+        self.run_transaction(lambda c: recovery_tables.replace(c, self.keys.indexer, ANNA, new, 1))
+        return new
+
+    def left(self) -> int:
+        found: int = self.run_transaction(lambda c: recovery_tables.count_of(c, ANNA))
+        return found
+
+    def typed(self, server: int, recovery_code: str) -> Request:
+        """Type a code into the page of a new login; return the request that collects it."""
+        browser = ScriptedBrowser(self)
+        login = self.ask(server, json_request("POST", "/auth/login", {}), 201).json
+        form = Page(browser.visit(server, login["login_url"])).form("/recovery")
+        fields = {**form["fields"], "name": "anna", "recovery_code": recovery_code}
+        sent = browser.visit(1 - server, form["action"], fields)
+        self.assertEqual(sent.status, 303, sent.body)
+        return collect(login, finish_code=code(Page(browser.visit(server, sent.headers["location"]))))
+
+    @covers("threats/83")
+    def test_same_code(self) -> None:
+        """Two games with one code at two servers: one gets a session, and one code is used up."""
+
+        def each(number: int) -> int:
+            typed = self.new_codes().codes[number % CODES]
+            answers = self.race(self.typed(0, typed), self.typed(1, typed))
+            self.assertEqual(self.left(), CODES - 1)
+            return self.won(answers)
+
+        self.rounds(each)
+
+    def test_replaced_meanwhile(self) -> None:
+        """A code that was replaced before the game collected, through another server, opens no session."""
+        for number in range(CODES):
+            request = self.typed(number % 2, self.new_codes().codes[number])
+            self.new_codes()
+            answer = self.ask(number % 2, request, 200).json
+            self.assertEqual((answer["status"], answer["problem"]["code"]), ("failed", "session_revoked"))
+            self.assertEqual(self.left(), CODES)
+
+    def won(self, answers: list[Answer]) -> int:
+        """Return the server whose game got the session; check both answers."""
+        self.assertEqual([answer.status for answer in answers], [200, 200], answers)
+        [won] = [number for number, answer in enumerate(answers) if answer.json["status"] == "complete"]
+        self.assertEqual(answers[won].json["player"]["id"], ANNA)
+        self.assertEqual(answers[1 - won].json["problem"]["code"], "session_revoked")
+        return won
