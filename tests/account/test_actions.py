@@ -644,7 +644,7 @@ class SaveTests(AccountCase):
         browsers = [{"session_id": browser, "provider": "local", **instants, "program": None, "system": None}]
         ways = [{"provider": "local", "linked_at": began, "last_used_at": now}]
         who = {"format": 1, "player": ANNA, "name": "Anna", "display_name": None, "exported_at": now}
-        who |= {"sign_in": ways, "passkeys": []}
+        who |= {"sign_in": ways, "passkeys": [], "recovery_codes_left": 0}
         expected = {**who, "devices": devices, "browsers": browsers, "activity": found["activity"]}
         self.assertEqual(found, expected)
 

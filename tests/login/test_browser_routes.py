@@ -42,7 +42,8 @@ class Link(BrowserCase):
             self.assertIn(words, page.text)
         for words in ("MyGame", "1.4.2", "ANNA-PC", "Windows"):
             self.assertIn(f"<bdi>{words}</bdi>", page.html)
-        self.assertEqual([form["action"].rpartition("/")[2] for form in page.forms], ["local", "passkey", "decline"])
+        actions = [form["action"].rpartition("/")[2] for form in page.forms]
+        self.assertEqual(actions, ["local", "passkey", "recovery", "decline"])
         for field in ('autocomplete="username webauthn"', 'autocomplete="current-password"'):
             self.assertIn(field, page.html)
         self.assertIn("This was not me", page.text)
@@ -104,7 +105,7 @@ class Link(BrowserCase):
         game, browser = self.game(), self.new_browser()
         page = browser.post(browser.get(game.url).form("/local"), {"create": "yes", "name": "bo", "password": PASSWORD})
         self.assertIn(sentences.REFUSED[FormError.CLOSED].source, page.text)
-        self.assertEqual([form["fields"].get("create") for form in page.forms], [None, None, None])
+        self.assertEqual([form["fields"].get("create") for form in page.forms], [None] * 4)
 
     @covers("threats/8")
     def test_words_of_the_device_stay_words(self) -> None:
