@@ -54,7 +54,7 @@ SMALL = """() => {
         .map(e => e.outerHTML)
 }"""
 """The form of a passkey is shown first, as its script does where a browser has passkeys."""
-BELOW = """() => [...document.querySelectorAll('button')]
+BELOW = """() => [...document.querySelectorAll('button')].filter(e => !e.closest('details:not([open])'))
     .filter(e => e.getBoundingClientRect().bottom > innerHeight).map(e => e.outerHTML)"""
 PAINTED = """() => {
     const style = getComputedStyle(document.querySelector('button'));
@@ -348,6 +348,8 @@ class ViewTests(PageCase):
         wanted = {page.name: ["name" if page.name in names else "password", True, "refused"] for page in pages}
         shown = [page.name for page in pages if re.search("^account.*display_name|^name refused", page.name)]
         wanted |= {name: ["display_name", True, "refused"] for name in shown}
+        codes = [page.name for page in pages if re.search("^sign-in (refused recovery|with a recovery)", page.name)]
+        wanted |= {name: ["recovery_code", True, "refused"] for name in codes}
         for window in (PHONE, NARROW):
             self.assertEqual(self.look(pages, begun, loaded=True, viewport=window), wanted)
 

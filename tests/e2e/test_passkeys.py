@@ -150,7 +150,7 @@ class PasskeyWalk(ServiceCase):
                 details.locator("summary").click()
             page.fill("#recovery-name", NAME)
             page.fill("#recovery-code", code)
-            details.get_by_role("button", name="Sign in", exact=True).click()
+            details.get_by_role("button", name="Sign in: Recovery code", exact=True).click()
 
         self.browser.step(step)
 

@@ -43,7 +43,7 @@ class Link(BrowserCase):
         for words in ("MyGame", "1.4.2", "ANNA-PC", "Windows"):
             self.assertIn(f"<bdi>{words}</bdi>", page.html)
         actions = [form["action"].rpartition("/")[2] for form in page.forms]
-        self.assertEqual(actions, ["local", "passkey", "recovery", "decline"])
+        self.assertEqual(actions, ["local", "passkey", "decline", "recovery"])
         for field in ('autocomplete="username webauthn"', 'autocomplete="current-password"'):
             self.assertIn(field, page.html)
         self.assertIn("This was not me", page.text)
