@@ -1780,7 +1780,8 @@ export class Sync {
     this.#starts++
     const over = new AbortController()
     const until = { signal: over.signal }
-    signal.addEventListener("abort", () => over.abort(), until) // at once, also while a round waits for its answer
+    // at once, also while a round waits for its answer
+    for (const each of [signal, this.#stop.signal]) each.addEventListener("abort", () => over.abort(), until)
     const online = () => this.#problem?.code === "unreachable" && this.#bell.hurry()
     if (!IN_NODE) globalThis.addEventListener("online", online, until)
     const listening = this.#listen(over.signal)

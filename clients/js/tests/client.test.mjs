@@ -466,7 +466,7 @@ test("saves: notes of a player that cannot be read hide neither the saves nor ot
   assert.equal(sync.status("auto").state, "newer")
 })
 
-test("close ends the wait for changes at once, also while a round waits for its answer", async (t) => {
+async function endsAtOnce(t, begin) {
   const list = (_, response) => json(response, { cursor: "1", saves: [] })
   const { client, answers } = await signedIn(t, { "GET /game/saves": list })
   const arrived = {}
@@ -476,7 +476,7 @@ test("close ends the wait for changes at once, also while a round waits for its 
     headers.prefer ? arrived.wait(response) : list(null, response)
   answers["PUT /game/saves/auto"] = (_, response) => arrived.put(response)
   const sync = await Sync.open(client)
-  sync.start()
+  const running = begin(sync)
   await sync.ready()
   const wait = await waits
   await sync.write("auto", "level 1")
@@ -487,7 +487,14 @@ test("close ends the wait for changes at once, also while a round waits for its 
   assert.equal(put.destroyed, false)
   problem(put, 503, "busy")
   await closing
-})
+  await running
+}
+
+test("close ends the wait of start at once, also while a round waits for its answer", (t) =>
+  endsAtOnce(t, (sync) => sync.start()))
+
+test("close ends the wait of run at once, also while a round waits for its answer", (t) =>
+  endsAtOnce(t, (sync) => assert.rejects(sync.run(), { code: "closed" })))
 
 test("the older names of a Sync do the same until 1.0", async (t) => {
   const { client } = await signedIn(t, { "GET /game/saves": (_, response) => problem(response, 503, "busy") })

@@ -77,8 +77,6 @@ LONGEST_EXPORT_PAUSE_SECONDS = 60.0
 ASK_FIRST_BYTES = 64 << 10
 """A commit asks the server first whether it has the bytes of a save that is larger than this."""
 MAX_SAVE_BYTES = 256 << 20
-LINGER = "hh" if sys.platform == "win32" else "ii"
-"""The members of `struct linger`."""
 
 T = TypeVar("T")
 
@@ -514,7 +512,8 @@ class Wire:
         try:
             with speaking_to(self.origin):
                 connection.connect()
-            with self.cancellation.ends(lambda: hang_up(connection, sends=bool(body))), speaking_to(self.origin):
+            sock = connection.sock  # http.client forgets it before the body is read
+            with self.cancellation.ends(lambda: hang_up(sock, sends=bool(body))), speaking_to(self.origin):
                 # a server that refuses an upload responds and closes before it has read all: read that response
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                     connection.request(method, path, body, dict(fields))
@@ -541,17 +540,17 @@ def speaking_to(origin: Origin) -> Iterator[None]:
         raise Unreachable("unreachable", detail) from e
 
 
-def hang_up(connection: http.client.HTTPConnection, sends: bool = False) -> None:
-    """End the waits of another thread on this connection, as if the server had closed it; the other thread closes it.
+def hang_up(sock: socket.socket, sends: bool = False) -> None:
+    """End the waits of another thread on this socket, as if the server had closed it; the other thread closes it.
 
-    That resets the connection, unless it sends: after an orderly end gamed keeps a waiting request for 5 seconds.
+    Unless a body is sent, that resets the connection: after an orderly end gamed keeps a waiting request for 5 seconds.
     """
-    if connection.sock is not None:
-        how = socket.SHUT_RDWR if sends or sys.platform == "win32" else socket.SHUT_RD
-        with contextlib.suppress(OSError):
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(LINGER, 1, 0))
-            # not SSLSocket.shutdown, which clears the TLS object while the other thread may be using it
-            socket.socket.shutdown(connection.sock, how)
+    how = socket.SHUT_RDWR if sends or sys.platform == "win32" else socket.SHUT_RD
+    with contextlib.suppress(OSError):
+        if how == socket.SHUT_RD:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # not SSLSocket.shutdown, which clears the TLS object while the other thread may be using it
+        socket.socket.shutdown(sock, how)
 
 
 def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
@@ -1364,7 +1363,8 @@ class ExportFile:
         try:
             with speaking_to(self._wire.origin):
                 connection.connect()
-            with self._wire.cancellation.ends(lambda: hang_up(connection)):
+            sock = connection.sock
+            with self._wire.cancellation.ends(lambda: hang_up(sock)):
                 return self._receive(connection, headers, start)
         finally:
             connection.close()

@@ -218,6 +218,9 @@ def problem_of(path: str) -> str | None:
     return next(filter(None, map(_problem_of_name, path.split("/"))), None)
 
 
+flaw_of = problem_of  # the older name, until 1.0
+
+
 def _problem_of_name(name: str) -> str | None:
     if name[-1] in ". ":
         return "ends in a dot or a space"

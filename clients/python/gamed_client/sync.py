@@ -735,12 +735,13 @@ class Sync:
             if self._thread is not None:
                 self._ended.wait_for(self._needs_no_longer, within)
             self._stop.set()
-            for over in self._waits:
-                over.cancel()
             if not self._closed:
                 self._closed = True
                 self._store.close()
                 self._ended.notify_all()
+            self._bell.set()  # an idle `run` of the game then finds that this is closed
+            for over in self._waits:
+                over.cancel()
 
     def __enter__(self) -> Sync:
         return self
@@ -1186,7 +1187,8 @@ class Sync:
                 raise
         finally:
             over.cancel()
-            self._waits.remove(over)
+            with self._lock:
+                self._waits.remove(over)
 
     def _tried(self) -> GamedError | None:
         """Run one round; return an error that a retry may end, raise others."""

@@ -1,8 +1,11 @@
 """Another thread can end a call early, whatever the call waits for."""
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from clients.python.tests.client.cases import PATIENCE_SECONDS, ClientCase
 from clients.python.tests.client.fake_server import LOST, Seen, problem
@@ -51,6 +54,37 @@ class Cancel(ClientCase):
         release.set()
         time.sleep(0.1)
         self.assertEqual(len(self.fake.requests("/game/")), 1)
+
+    def test_half_an_answer(self) -> None:
+        """A call that has the head and a half of the body ends at once, too; so does an export."""
+        calls = {
+            "application/octet-stream": lambda client: client.get("auto"),
+            "application/zip": lambda client: client.export(self.folder / "mine.zip"),
+        }
+        for media_type, call in calls.items():
+            self.cancellation, self.arrived = gc.Cancellation(), threading.Event()
+            client = gc.GamedClient(self.halves(media_type), folder=self.folder, now=lambda: self.clock)
+            client.keep(self.fake.credentials())
+            waits = client.cancellable(self.cancellation)
+            self.assertLess(self.cancelled(partial(call, waits)), gc.TIMEOUT_SECONDS / 2, media_type)
+
+    def halves(self, media_type: str) -> str:
+        """Return the address of a server that sends half of an answer, and then waits for the client's end."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1 << 16)
+                head = f"HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: 100\r\n\r\n"
+                connection.sendall(head.encode() + bytes(50))
+                time.sleep(0.2)  # the client has read the head
+                self.arrived.set()
+                connection.recv(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     def test_waiting_for_the_next_try(self) -> None:
         """A pause between two tries ends at once."""

@@ -134,6 +134,37 @@ class Started(SyncCase):
         release.set()
         self.ended()
 
+    def test_close_ends_run(self) -> None:
+        """An idle `run` of the game's own thread ends at `close`, with a typed error."""
+        desk, raised = self.device(), []
+
+        def run() -> None:
+            try:
+                desk.sync.run(threading.Event())
+            except gs.InUse as error:
+                raised.append(error.code)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.assertTrue(desk.sync.ready(LIMIT_SECONDS))
+        self.until(lambda: len(desk.proxy.sent("GET")) >= 2)
+        desk.sync.close()
+        thread.join(2)
+        self.assertEqual(raised, ["closed"])
+
+    def test_close_unlocks_first(self) -> None:
+        """An error while the waits are ended leaves no folder locked."""
+
+        class Broken:
+            def cancel(self) -> None:
+                raise OSError
+
+        desk = self.device()
+        desk.sync._waits.append(Broken())
+        self.assertRaises(OSError, desk.sync.close)
+        self.raised(gs.InUse, "closed", desk.sync.start)
+        desk.start()
+
     def test_closed_wait_is_free(self) -> None:
         """The server counts a wait that `close` has ended no more: four new ones end no other device's."""
         cursor = self.server.changes().cursor
