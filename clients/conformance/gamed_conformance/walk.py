@@ -181,9 +181,20 @@ class Devices(Walk):
             self.passes(failure)
 
     def restart(self, who: str) -> None:
+        before, pends = self.held[who], self.pends(who)
         self.call("sync_close", who)
         self.call("sync_open", who)
         self.read(who)
+        self.kept(who, before, pends)
+
+    def pends(self, who: str) -> bool:
+        """Return whether the device may have a save that the server lacks."""
+        return self.state(who) in ("waiting", "conflict", "refused")
+
+    def kept(self, who: str, before: str | None, pends: bool) -> None:
+        """Assert that a save which was pending is still on the device, or in the server's history."""
+        if pends and before not in (None, self.held[who], *(version["text"] for version in self.versions(self.slot))):
+            raise Mismatch(f"the pending save of {who} is lost: {before}; it has {self.held[who]}")
 
     def choose(self, who: str) -> None:
         for conflict in self.call("sync_conflicts", who)["conflicts"]:
@@ -249,7 +260,7 @@ class Killed(Devices):
 
     def kill(self, who: str) -> None:
         """Kill the process in a write, a round or neither; the game then has its last save, or the one it tried."""
-        before, text = self.held[who], self.held[who]
+        before, text, pends = self.held[who], self.held[who], self.pends(who)
         do = self.random.choice(["sync_write", "sync_pump", ""])
         where = {"client": who, "process": self.processes[who]}
         if do == "sync_write":
@@ -267,6 +278,8 @@ class Killed(Devices):
             raise Mismatch(f"after a kill the game has {found}, not {before} or {text}")
         self.held[who] = found
         self.seen[who].add(found)
+        if found != text:
+            self.kept(who, before, pends)
 
 
 def killed(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from clients.conformance.tests.test_godot4 import Godot4
 from clients.conformance.tests.test_js import JavaScript
 from clients.conformance.tests.test_python import Python
 
-from gamed_conformance.histories import run_histories  # isort: skip  (the helpers set its path)
+from gamed_conformance.histories import pairs, run_histories  # isort: skip  (the helpers set its path)
 
 CLIENTS = {"python": Python, "js": JavaScript, "csharp": CSharp, "godot4": Godot4, "godot3": Godot3}
 UNTIL_SECONDS = 30.0
@@ -25,7 +25,6 @@ def main(arguments: list[str]) -> int:
     top.add_argument("--count", type=int, default=20, help="of histories; 20 have each pair of five clients once")
     top.add_argument("--steps", type=int, default=45, help="deeds of a history")
     top.add_argument("--kills", type=int, default=1, help="of a history")
-    top.add_argument("--seconds", type=float, default=1e9, help="begin no history after so long")
     options = top.parse_args(arguments)
     drivers = {name: CLIENTS[name].driver() for name in options.clients.split(",")}
     world = World([], lender=lender(), until_seconds=UNTIL_SECONDS, parent=in_memory())
@@ -36,10 +35,10 @@ def main(arguments: list[str]) -> int:
         for seed, pair in run_histories(world, drivers, seeds, options.steps, options.kills):
             done[" ".join(pair)] += 1
             print(f"ok {seed} {' '.join(pair)} ({time.monotonic() - began:.0f} s)", flush=True)
-            if time.monotonic() - began > options.seconds:
-                break
     except ScenarioFailed as failure:
-        print(f"FAILED {failure}")
+        turns, seed = pairs([*drivers]), options.seed + done.total()
+        again = f"--clients {options.clients} --seed {seed} --count 1 --steps {options.steps} --kills {options.kills}"
+        print(f"FAILED {' '.join(turns[seed % len(turns)])}: {failure}\nRepeat it with {again}")
         code = 1
     finally:
         world.close()
