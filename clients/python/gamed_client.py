@@ -1,7 +1,5 @@
 """The older command line, `python gamed_client.py`, until 1.0: `python -m gamed_client` runs the folder beside it."""
 
-import sys
-
 from gamed_client import main  # the folder: Python prefers it to this file
 
-sys.exit(main())
+raise SystemExit(main())

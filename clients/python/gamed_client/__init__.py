@@ -2118,8 +2118,9 @@ def fits(text: str) -> bool:
     columns = 0
     with contextlib.suppress(OSError):  # not a terminal
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    widest = max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")))
-    return encodable(text) and (not columns or widest <= columns)
+    return encodable(text) and (
+        not columns or max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"))) <= columns
+    )
 
 
 def read_line(prompt: str) -> str | None:

@@ -1,7 +1,5 @@
 """The command line of gamed_client."""
 
-import sys
-
 from . import main
 
-sys.exit(main())
+raise SystemExit(main())

@@ -740,7 +740,7 @@ class Sync:
                 self._store.close()
                 self._ended.notify_all()
             self._bell.set()  # an idle `run` of the game then finds that this is closed
-            for over in self._waits:
+            for over in tuple(self._waits):
                 over.cancel()
 
     def __enter__(self) -> Sync:
@@ -1187,8 +1187,7 @@ class Sync:
                 raise
         finally:
             over.cancel()
-            with self._lock:
-                self._waits.remove(over)
+            self._waits.remove(over)
 
     def _tried(self) -> GamedError | None:
         """Run one round; return an error that a retry may end, raise others."""
