@@ -2097,11 +2097,8 @@ def texts_in(name: str) -> Any:
 
 def encodable(text: str) -> bool:
     """Return whether stderr has these characters; a console of Windows may lack them."""
-    try:
-        text.encode(sys.stderr.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
+    encoding = sys.stderr.encoding or "ascii"
+    return text.encode(encoding, "ignore").decode(encoding) == text
 
 
 def say(text: str) -> None:
@@ -2115,12 +2112,10 @@ def shows_colour() -> bool:
 
 def fits(text: str) -> bool:
     """Return whether stderr can show these characters without breaking a line."""
-    columns = 0
+    width = 0
     with contextlib.suppress(OSError):  # not a terminal
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-    return encodable(text) and (
-        not columns or max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"))) <= columns
-    )
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    return encodable(text) and (not width or max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"))) <= width)
 
 
 def read_line(prompt: str) -> str | None:
