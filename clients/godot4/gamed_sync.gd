@@ -525,10 +525,9 @@ class Record:
 
 
 # A folder of one player at one server: `cursor`, a claim, and for each slot a folder with records and bodies. Only this
-# user can read the files. Bodies are written before the record that names them. Each change writes one more record,
-# `record-<number>`: an older one and its bytes are deleted only after `settle`, or a flush, has brought a newer one to
-# the disk. So a killed game loses nothing, after a power cut one of them is whole, and no frame waits for the disk.
-# (Older versions of this client have one `record`, which counts as number 0.)
+# user can read the files. Bodies are written before the record that names them. `record` is on the disk; each change
+# writes one more, `record-<number>`, and a flush makes it the `record` once it is on the disk, too. So a killed game
+# loses nothing, after a power cut one of them is whole, and no frame waits for the disk.
 class Store:
 	extends RefCounted
 
@@ -589,18 +588,19 @@ class Store:
 		var newest: Variant = null
 		_live[slot] = {}
 		for number: int in numbers:
-			var data: Variant = Disk.read(_path(slot, number))
+			var data: Variant = Disk.read("%s/record%s" % [_of(slot), "-%d" % number if number > 0 else ""])
 			var record: Variant = Record.of(data.get_string_from_utf8()) if data != null else null
 			if record != null:
 				if newest == null:
 					newest = record
 					_newest[slot] = number
 				_live[slot][number] = Record.bodies(record)
-				_firm[slot] = number
+		if _live[slot].has(0):
+			_firm[slot] = 0
 		if newest == null:
 			var words := "%s cannot be read; the files beside it are untouched."
-			return Result.wrong("state_damaged", words % _path(slot, numbers[0]))
-		if _firm[slot] != _newest[slot]:
+			return Result.wrong("state_damaged", words % (_of(slot) + "/record"))
+		if _firm.get(slot) != _newest[slot]:
 			_due[slot] = _newest[slot]
 		return Result.ok(newest)
 
@@ -621,7 +621,8 @@ class Store:
 		var slot: String = record["slot"]
 		var number: int = _newest.get(slot, 0) + 1
 		var data := Tools.ascii_json(Record.with(record, {"format": FORMAT})).to_ascii_buffer()
-		if not _has_folder(slot) or not Disk.write_whole(_path(slot, number), data, Disk.LOOSE):
+		var path := _of(slot) + ("/record-%d" % number if Disk.flushes() else "/record")
+		if not _has_folder(slot) or not Disk.write_whole(path, data, Disk.LOOSE):
 			return GamedError.new("local_disk", "This device cannot keep saves.")
 		if not _live.has(slot):
 			_live[slot] = {}
@@ -640,8 +641,9 @@ class Store:
 			_flush.join()
 			error = null if _flush.done else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
 			for slot: String in _flying:
-				if _flush.done:
-					_firm[slot] = _flying[slot]
+				var number: int = _flying[slot]
+				if _flush.done and Platform.rename("%s/record-%d" % [_of(slot), number], _of(slot) + "/record"):
+					_firm[slot] = number
 					_tidy(slot)
 			_flying = {}
 			_flush = null
@@ -686,7 +688,7 @@ class Store:
 		var needed := []
 		for number: int in _live[slot].keys():
 			if number in [_newest[slot], _firm.get(slot), _flying.get(slot)]:
-				needed += [_path(slot, number).get_file()] + _live[slot][number]
+				needed += ["record" if number == _firm.get(slot) else "record-%d" % number] + _live[slot][number]
 			else:
 				_live[slot].erase(number)
 		for name: String in Platform.names(_of(slot)):
@@ -745,9 +747,6 @@ class Store:
 	# Makes the folder of a slot; the one above it is private.
 	func _has_folder(slot: String) -> bool:
 		return Platform.has_folder(_of(slot)) or Platform.make_folder(_of(slot))
-
-	func _path(slot: String, number: int) -> String:
-		return "%s/record-%d" % [_of(slot), number] if number > 0 else _of(slot) + "/record"
 
 	func _of(slot: String) -> String:
 		return "%s/slots/%s" % [folder, slot]

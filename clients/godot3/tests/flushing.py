@@ -109,10 +109,20 @@ class Flushing:
         """After a power cut a record that was not on the disk yet may be torn: the one before it counts."""
         self.perform(*BEGIN, WRITE, {"do": "sync_flush"}, {"do": "sync_pump"}, {"do": "close"})
         older, newer = self.records()
-        self.assertEqual(older.name, "record-1")
+        self.assertEqual(older.name, "record")
         newer.write_bytes(b"\0" * newer.stat().st_size)
         self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}})
         self.perform({"do": "sync_pump"}, {"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
+
+    def test_earlier_version(self) -> None:
+        """What an earlier version of the client keeps, and would find, is one file `record` with the newest save."""
+        self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "sync_flush"}, {"do": "close"})
+        [record] = self.records()
+        self.assertEqual(record.name, "record")
+        newer = {"do": "sync_write", "slot": "auto", "text": "level 2"}
+        self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}, newer, {"do": "close"})
+        self.assertEqual(self.records(), [record])
+        self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 2"}})
 
     def test_restart_of_the_machine(self) -> None:
         """The note that a save was sent may be lost in a power cut: it counts as sent, so that a newer save of the game

@@ -43,11 +43,21 @@ const GamedClient = preload("res://gamed.gd")  # as games do that were written f
 var client := GamedClient.new("http://127.0.0.1:1", {"app": "types"})
 
 func _init() -> void:
+	call_deferred("_play")
+
+func _play() -> void:
 	var saves := GamedSync.new(client)
 	var assets := GamedAssets.new(client)
 	print("NAMES %s %s %s" % [saves.is_open(), assets.current(), GamedTexts.new("de").text("Cancel")])
+	print("OLDER %s %s %s %s" % [client.flaw, saves.flaw, saves.trouble, saves.dropped("auto").error])
+	saves.trouble_changed.connect(_on_changed)
+	var sent := await saves.pump()
+	print("OLDER %s %s" % [sent.error.code, saves.trouble == saves.problem])
 	saves.close()
 	quit()
+
+func _on_changed(error: GamedClient.GamedError) -> void:
+	print("OLDER %s" % error.code)
 """
 
 
@@ -102,6 +112,8 @@ class Types(SynchronousTestCase):
         said = self.run_engine(project, "-s", "main.gd")
         self.assertIn("NAMES true <null> Abbrechen", said)
         self.assertEqual([line for line in said if "ERROR" in line or "WARNING" in line], [])
+        expected = ["OLDER <null> <null> <null> <null>", "OLDER signed_out", "OLDER signed_out true"]
+        self.assertEqual([line for line in said if line.startswith("OLDER ")], expected)
         known = (project / ".godot" / "global_script_class_cache.cfg").read_text("utf-8")
         self.assertEqual([name for name in CLASSES.values() if f'"{name}"' not in known], [])
         self.assertNotIn('"Gamed"', known)  # the name of the autoload
