@@ -792,6 +792,8 @@ func _exchange(
 	var connected := await _connected(http, timeout)
 	if connected.error:
 		return connected
+	if _cancellation.cancelled:
+		return Result.failed(_unreachable(NO_ANSWER))
 	var sent := await _send(http, method, path, body, fields, timeout)
 	if sent.error:
 		return sent
@@ -1248,10 +1250,12 @@ func _claimed() -> Claim:
 	await Platform.frame()
 	Disk.private_folder(folder)
 	var end := Time.get_ticks_msec() + 60000
-	while Time.get_ticks_msec() < end and not is_closed():
+	while true:
 		var claim := Claim.take(folder, _file.place)
 		if claim:
 			return claim
+		if Time.get_ticks_msec() > end or is_closed():
+			break
 		var again := Time.get_ticks_msec() + 20 + randi() % 60
 		while Time.get_ticks_msec() < again:
 			await Platform.frame()
@@ -1933,8 +1937,8 @@ func link(person: Object, provider: Variant = null, options: Dictionary = {}) ->
 ## `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
 func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
-	if problem:
-		return Result.failed(problem)
+	if problem or _cancellation.cancelled:
+		return Result.failed(problem if problem else _unreachable(NO_ANSWER))
 	var claim := await _claimed()
 	var kept := _file.read()
 	if scope != "others":

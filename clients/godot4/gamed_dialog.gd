@@ -122,7 +122,7 @@ func problem(error: Client.GamedError) -> bool:
 	_add_button(_texts.text("Continue"), "_on_answered", false)
 	var again: Variant = await answered
 	_shade.hide()
-	return again
+	return again is bool and again
 
 
 ## The sign-in is over, with or without a session.

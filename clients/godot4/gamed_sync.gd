@@ -17,7 +17,7 @@
 ## the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 ##
 ## Functions that ask the server (send, run, theirs, base, keep_theirs), ready, flush, other_players and adopt are
-## coroutines; all others return at once, and none waits for the disk but close.
+## coroutines; all others return at once. Those that write a save do not wait for the disk; `close` does.
 ## One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 class_name GamedSync
 extends RefCounted
@@ -171,10 +171,11 @@ func _adopt(left: Store, records: Dictionary) -> GamedError:
 	for slot: String in records:
 		saves[slot] = records[slot]["local"]
 	var done := _adopted(left, saves)
-	var error := _store.settle() if done.error == null else done.error
-	for slot: String in done.value if error == null else []:
+	if done.error or done.value.size() == 0 or _store.settle():
+		return done.error  # what is not on the disk yet stays in both folders, and the next start compares them
+	for slot: String in done.value:
 		left.forget(slot)
-	return error
+	return null
 
 
 # Result of the slots of `left` that were adopted: not those with something pending here or with a damaged file.
@@ -419,7 +420,8 @@ class Record:
 		var made := with(record, {"offered": null}) if error.code == "superseded" else record
 		return heard(made, error.current(), error.code == "deleted")
 
-	# The same after a power cut: the pending change may have been sent, so nothing else is sent before its answer.
+	# The same after a restart of the machine: the note `sent` is kept without a flush, so a pending change may have been
+	# sent, and nothing else is sent before its answer.
 	static func unsure(record: Dictionary) -> Dictionary:
 		var sends: bool = record["dirty"] and (record["local"] != null or record["base"] != null)
 		if record["sent"] or record["dispute"] or not sends:
@@ -554,26 +556,38 @@ class Store:
 		return null
 
 	func close() -> void:
-		settle()
 		if _claim:
+			hurry()
+			settle()
 			_claim.drop()
 		_claim = null
 
 	# Result of {slot: record}.
 	func records() -> Result:
 		var found := {}
-		var restarted := _has_restarted()
+		var file := Platform.open("/proc/sys/kernel/random/boot_id", FileAccess.READ) if Disk.flushes() else null
+		var boot := file.get_line() if file else ""
+		var data: Variant = Disk.read(folder + "/boot")
+		var last: String = data.get_string_from_utf8() if data != null else ""
 		for slot: String in Platform.names(folder + "/slots"):
-			var read := _newest_of(slot)
+			var read := _newest_of(slot, not last in ["", boot])
 			if read.error:
 				return read
-			if read.value:
-				found[slot] = Record.unsure(read.value) if restarted else read.value
-				_tidy(slot)
+			if read.value == null:
+				continue
+			found[slot] = read.value if last in ["", boot] else Record.unsure(read.value)
+			if not Tools.same_json(found[slot], read.value):
+				var failed := keep(found[slot], false)
+				if failed:
+					return Result.failed(failed)
+			_tidy(slot)
+		if boot != last:  # the machine has started again since, see `unsure`
+			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer(), Disk.WHOLE)
 		return Result.ok(found)
 
 	# Result of the newest record of a slot that is whole, or of null: the first write to it did not get that far.
-	func _newest_of(slot: String) -> Result:
+	# A restart of the machine may have been a power cut, which tears what is not on the disk; a kill does not.
+	func _newest_of(slot: String, restarted: bool) -> Result:
 		if Platform.has_file(_of(slot) + "/record.new") and not Platform.has_file(_of(slot) + "/record"):
 			Platform.rename(_of(slot) + "/record.new", _of(slot) + "/record")  # an older version of this client was killed
 		var numbers := []
@@ -590,8 +604,10 @@ class Store:
 		for number: int in numbers:
 			var data: Variant = Disk.read("%s/record%s" % [_of(slot), "-%d" % number if number > 0 else ""])
 			var record: Variant = Record.of(data.get_string_from_utf8()) if data != null else null
+			if record == null and newest == null and not restarted:
+				break
 			if record != null:
-				if newest == null:
+				if newest == null or (restarted and _has_bytes(record) and not _has_bytes(newest)):
 					newest = record
 					_newest[slot] = number
 				_live[slot][number] = Record.bodies(record)
@@ -604,16 +620,15 @@ class Store:
 			_due[slot] = _newest[slot]
 		return Result.ok(newest)
 
-	# True if the machine has started again since the last time. Whether a change was sent is then not known: that note
-	# is kept without a flush.
-	func _has_restarted() -> bool:
-		var file := Platform.open("/proc/sys/kernel/random/boot_id", FileAccess.READ) if Disk.flushes() else null
-		var now := file.get_line() if file else ""
-		var data: Variant = Disk.read(folder + "/boot")
-		var before: String = data.get_string_from_utf8() if data != null else ""
-		if now != before:
-			Disk.write_whole(folder + "/boot", now.to_utf8_buffer(), Disk.WHOLE)
-		return before != "" and now != before
+	# True if the bytes are here that only this device may have.
+	func _has_bytes(record: Dictionary) -> bool:
+		var locals := [record["local"]]
+		for name: String in ["sent", "unsent_copy"]:
+			locals.append(record[name]["local"] if record[name] else null)
+		for local: Variant in locals:
+			if local and load_body(record["slot"], local["sha256"]) == null:
+				return false
+		return true
 
 	# GamedError or null; the record is then kept, also if the game is killed. With `firm` the next flush brings it to the
 	# disk; one that only repeats what the server knows may be lost in a power cut.
@@ -639,14 +654,17 @@ class Store:
 	func is_flushing() -> bool:
 		if _flush and _flush.over:
 			_flush.join()
-			error = null if _flush.done else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
-			for slot: String in _flying:
-				var number: int = _flying[slot]
-				if _flush.done and Platform.rename("%s/record-%d" % [_of(slot), number], _of(slot) + "/record"):
-					_firm[slot] = number
-					_tidy(slot)
+			var done := _flush.done
+			var flown := _flying
 			_flying = {}
 			_flush = null
+			for slot: String in flown:
+				if done and Platform.rename("%s/record-%d" % [_of(slot), flown[slot]], _of(slot) + "/record"):
+					_firm[slot] = flown[slot]
+				else:
+					done = false
+				_tidy(slot)
+			error = null if done else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
 		if _flush == null and _due.size() > 0:
 			var paths := []
 			for slot: String in _due:
@@ -836,6 +854,7 @@ func _shut() -> GamedError:
 ## call it after `run` was started and before the first `read`. false: this device was never online with this player;
 ## `read` fails with NotKnown. A device that knows its saves does not wait for a server that does not answer.
 func ready(within: float = 5.0) -> bool:
+	var _me := self
 	var end := Time.get_ticks_msec() + within * 1000
 	await Platform.frame()
 	while Time.get_ticks_msec() < end and not _needs_no_wait():
@@ -896,7 +915,8 @@ func write(
 ## Waits until the disk has all that was written, so that it outlasts a power cut, too: before "Saved", for example.
 ## Result; error LocalDamaged. A coroutine. `close` waits as well.
 func flush() -> Result:
-	if _store == null:
+	var _me := self
+	if _shut():
 		await Platform.frame()
 		return Result.failed(_shut())
 	_store.hurry()
@@ -1262,10 +1282,11 @@ func _flush_all() -> void:
 
 # Waits until what has to come to the disk now is there; Result.
 func _until_firm(store: Store) -> Result:
+	var _me := self
 	var due := store.due()
 	_flush_all()
 	await Platform.frame()
-	while not store.is_firm(due):
+	while _flushing and not store.is_firm(due):
 		await Platform.frame()
 	return Result.failed(store.error) if store.error else Result.ok()
 
@@ -1538,9 +1559,9 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 		var kept := _keep(Record.heard(_record(slot), there, there == null))
 		if kept.error:
 			return kept
-	var _flushed := await _until_firm(_store)
+	var flushed := await _until_firm(_store)
 	if page["cursor"] != _cursor:
-		if _closed or not _store.keep_cursor(page["cursor"]):
+		if _closed or (flushed.error == null and not _store.keep_cursor(page["cursor"])):
 			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
 		_cursor = page["cursor"]
 	_whole = null

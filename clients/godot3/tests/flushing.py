@@ -71,6 +71,34 @@ class Flushing:
     def records(self) -> list[Path]:
         return sorted(self.world.folder.glob("**/slots/auto/record*"))
 
+    def restart(self) -> None:
+        """Let the client find that the machine has started again."""
+        [boot] = self.world.folder.glob("**/boot")
+        boot.write_text("another boot")
+
+    def test_torn_bytes(self) -> None:
+        """After a power cut the newer bytes may be torn, although their record is whole: the older save counts."""
+        self.perform(*BEGIN, WRITE, {"do": "sync_flush"})
+        (self.programs / "slow").touch()
+        self.perform({"do": "sync_write", "slot": "auto", "text": "level 22"}, {"process": "kill"})
+        (self.programs / "slow").unlink()
+        [body] = [path for path in self.world.folder.glob("**/slots/auto/*") if path.read_bytes() == b"level 22"]
+        body.write_bytes(b"")
+        self.restart()
+        for _ in range(2):
+            self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}, {"do": "close"})
+
+    def test_failed_rename(self) -> None:
+        """A record that cannot take its place is an error of `flush`, and holds up no round."""
+        self.perform(*BEGIN, WRITE, {"do": "sync_flush"})
+        [record] = self.records()
+        record.unlink()
+        (record / "x").mkdir(parents=True)
+        newer = {"do": "sync_write", "slot": "auto", "text": "level 2"}
+        error = {"kind": "LocalDamaged", "code": "local_disk"}
+        self.perform(newer, {"do": "sync_flush", "error": error}, {"do": "sync_pump"})
+        self.perform({"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
+
     def test_one_process(self) -> None:
         """A save with all that follows, until the server has it and its list names it, starts one process."""
         self.perform(*BEGIN)
@@ -107,16 +135,20 @@ class Flushing:
 
     def test_torn_record(self) -> None:
         """After a power cut a record that was not on the disk yet may be torn: the one before it counts."""
-        self.perform(*BEGIN, WRITE, {"do": "sync_flush"}, {"do": "sync_pump"}, {"do": "close"})
+        self.perform(*BEGIN, WRITE, {"do": "sync_flush"}, {"do": "sync_pump"}, {"process": "kill"})
         older, newer = self.records()
         self.assertEqual(older.name, "record")
         newer.write_bytes(b"\0" * newer.stat().st_size)
+        damaged = {"kind": "LocalDamaged", "code": "state_damaged"}
+        self.perform({"do": "open"}, {"do": "sync_open", "error": damaged})  # a kill does not tear a record
+        self.assertEqual(self.records(), [older, newer])
+        self.restart()
         self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}})
         self.perform({"do": "sync_pump"}, {"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
 
     def test_earlier_version(self) -> None:
         """What an earlier version of the client keeps, and would find, is one file `record` with the newest save."""
-        self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "sync_flush"}, {"do": "close"})
+        self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "close"})
         [record] = self.records()
         self.assertEqual(record.name, "record")
         newer = {"do": "sync_write", "slot": "auto", "text": "level 2"}
@@ -128,9 +160,8 @@ class Flushing:
         """The note that a save was sent may be lost in a power cut: it counts as sent, so that a newer save of the game
         is no conflict with its own."""
         self.perform(*BEGIN, WRITE, {"do": "sync_flush"}, {"do": "close"})
-        [boot] = self.world.folder.glob("**/boot")
-        boot.write_text("another boot")
+        self.restart()
         newer = {"do": "sync_write", "slot": "auto", "text": "level 2"}
-        self.perform(*OPEN, newer, {"do": "sync_pump"})
+        self.perform(*OPEN, {"process": "kill"}, *OPEN, newer, {"do": "sync_pump"})
         versions = {"json": {"versions": [{"version": 2, "kind": "write"}, {"version": 1, "kind": "write"}]}}
         self.perform({"ask": "GET /game/saves/auto/versions", "session": "${first}", "expect": versions})
