@@ -291,7 +291,7 @@ class DevServiceMaker(Struct, frozen=True):
             self._print_addresses(players, channels)
 
     def _print_addresses(self, players: Path, channels: Sequence[str]) -> None:
-        client = os.path.relpath(CLIENT) if CLIENT.exists() else "gamed_client.py"
+        client = os.path.relpath(CLIENT) if CLIENT.exists() else "-m gamed_client"
         known, new = (" and ".join(person.name for person in people) for people in (SAMPLES, NEWCOMERS))
         dev = self.dev
         page = f"  page      {dev.page} from {', '.join(map(str, dev.statics))}\n" if dev.page else ""
