@@ -147,7 +147,7 @@ class Flushing:
         self.perform({"do": "sync_pump"}, {"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
 
     def test_earlier_version(self) -> None:
-        """An earlier version of the client keeps, and would find, one file `record` with the newest save."""
+        """After the end of the game the slot has one file `record`, as earlier versions of the client keep it."""
         self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "close"})
         [record] = self.records()
         self.assertEqual(record.name, "record")
