@@ -99,6 +99,15 @@ class Flushing:
         self.perform(newer, {"do": "sync_flush", "error": error}, {"do": "sync_pump"})
         self.perform({"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
 
+    def test_broken_disk_at_the_start(self) -> None:
+        """A player who played before the sign-in can play where the flush always fails."""
+        (self.programs / "broken").touch()
+        begun, sign_in = [{"do": "open"}, {"do": "sync_open"}], BEGIN[:3]
+        self.perform(*begun, WRITE, {"do": "close"}, *sign_in)
+        read = {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}
+        for _ in range(2):
+            self.perform({"do": "sync_open"}, read, {"do": "sync_pump"}, {"do": "close"}, {"do": "open"})
+
     def test_one_process(self) -> None:
         """A save with all that follows, until the server has it and its list names it, starts one process."""
         self.perform(*BEGIN)
