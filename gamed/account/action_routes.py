@@ -13,6 +13,7 @@ from gamed.account.guard import browser_name
 from gamed.account.responder import AccountResponder, error_page, problem_page
 from gamed.account.service import Unlinked
 from gamed.account.views import DELETE_WORD, HOME, AccountForms
+from gamed.database.errors import DatabaseError
 from gamed.http.app import make_html_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import UNCONDITIONAL
@@ -25,13 +26,14 @@ from gamed.login.sentences import REFUSED
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.pages.model import Text
-from gamed.passkeys.errors import PasskeyRefused, Refusal
+from gamed.passkeys.errors import CodesReplaced, PasskeyRefused, Refusal
 from gamed.passkeys.model import suggested_name
 from gamed.passkeys.recovery_rules import RecoveryCodes
 from gamed.passkeys.service import Removed
 from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
+from gamed.rate_limit import RateLimited
 from gamed.saves.commands import ReadRequest
 from gamed.saves.errors import VersionConflict, VersionGone
 from gamed.saves.model import version_number
@@ -100,7 +102,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
 
     async def _add_passkey(self, action: PostedAction) -> bytes:
         responder, typed = self.responder, action.fields.get("passkey_name", "")
-        responder.require_recent(action.visit, after_recovery=True)
+        responder.require_recent(action.visit)
         # The device has the passkey already, and would keep one that is refused because of its name.
         name = _device_name(typed) or suggested_name(browser_name(action.request))
         try:
@@ -109,15 +111,20 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             error = PASSKEY_REFUSALS.get(e.refusal, sentences.PASSKEY_REFUSED)
             return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
         made = None
-        if not action.visit.caller.recovered:
-            made = await responder.run(responder.services.page.make_codes(action.visit, only_first=True))
+        # The passkey is stored: an error of the codes, which the player can make later, must not hide that.
+        with suppress(RateLimited, DatabaseError):
+            made = await responder.run(responder.services.page.make_codes(action.visit))
         if made is None:
             return responder.done(action.request, "passkey-added")
         return self._shown_codes(action, made, sentences.NOTICES["passkey-added"])
 
     async def _make_codes(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)
-        made = await self.responder.run(self.responder.services.page.make_codes(action.visit))
+        replaces = action.fields.get("replaces", "")
+        try:
+            made = await self.responder.run(self.responder.services.page.make_codes(action.visit, replaces))
+        except CodesReplaced:  # a reload of the page that shows the new ones, which stay as they were printed
+            return see_other(action.request, self.responder.url("/codes"))
         if made is None:
             raise RouteNotFound
         return self._shown_codes(action, made)
@@ -251,6 +258,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
     async def _password(self, action: PostedAction) -> bytes:
         if self.responder.choice.labels:
             raise RouteNotFound
+        self.responder.require_own_proof(action.visit)
         request, old, new = action.request, action.fields.get("old", ""), action.fields.get("new", "")
         form = SignInForm(
             "", self.responder.guard.browsers.index(""), request.head.address, "", old, request.request_id
@@ -261,8 +269,9 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         except SignInRejected as e:
             return await self._rejected(action, "old", e, sentences.PASSWORD_REFUSED)
         self.responder.guard.set_cookie(request, token)
-        kept = await page.passkeys.tells_of(action.visit.caller.player_id)
-        return self.responder.done(action.request, "password-passkeys" if kept else "password")
+        kept = await page.kept_ways(action.visit.caller.player_id)
+        notices = {(True, True): "password-both", (True, False): "password-passkeys", (False, True): "password-codes"}
+        return self.responder.done(action.request, notices.get((kept.passkeys, kept.codes), "password"))
 
     async def _delete(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)

@@ -31,7 +31,7 @@ from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginSt
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
 from gamed.passkeys.model import Passkey, PasskeyPrompt
-from gamed.passkeys.recovery import RecoveryService
+from gamed.passkeys.recovery import KeptWays, RecoveryService, kept_ways
 from gamed.passkeys.recovery_rules import RecoveryCodes
 from gamed.passkeys.service import PasskeyService
 from gamed.players.errors import LinkEnded, LinkUnused
@@ -382,13 +382,19 @@ class AccountPage(Component, frozen=True, kw_only=True):
             await self.recovery.left(caller),
         )
 
-    async def make_codes(self, visit: BrowserVisit, *, only_first: bool = False) -> RecoveryCodes | None:
+    async def make_codes(self, visit: BrowserVisit, replaces: str | None = None) -> RecoveryCodes | None:
         """Return new recovery codes of the visitor, with the name that is typed with one.
 
-        Return None as RecoveryService.make() does. Do not cancel this. Raise RateLimited.
+        The name is read first: an error afterwards would leave codes that no page has shown. The rest is as
+        RecoveryService.make() describes it. Do not cancel this. Raise CodesReplaced or RateLimited.
         """
-        made = await self.recovery.make(visit.caller, only_first=only_first)
-        return made and replace(made, account=await self.account_name(visit) or "")
+        name = await self.account_name(visit)
+        made = await self.recovery.make(visit.caller, replaces)
+        return made and replace(made, account=name or "")
+
+    async def kept_ways(self, player_id: str) -> KeptWays:
+        """Return the ways to sign in that a new password leaves."""
+        return await kept_ways(self.passkeys, self.recovery, player_id)
 
     async def passkey_prompt(self, visit: BrowserVisit, server: str) -> PasskeyPrompt:
         """Return the parts of the page that makes a passkey on the server of this name.

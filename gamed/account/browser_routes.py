@@ -164,10 +164,10 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         require_top_level_navigation(request)
         visit = await self.responder.authenticate(request)
         self.responder.require_recent(visit)
-        left = await self.responder.services.page.recovery.left(visit.caller)
-        if left is None:
+        stock = await self.responder.services.page.recovery.stock(visit.caller)
+        if stock is None:
             raise RouteNotFound
-        shown = views.recovery_page(self.responder.visit_of(request, visit), left)
+        shown = views.recovery_page(self.responder.visit_of(request, visit), stock)
         return self.responder.pages.page(request, 200, shown)
 
     @app.route("/auth/account/passkeys/new", methods=["GET"])
@@ -175,7 +175,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         """Ask for a new sign-in here already: a passkey that is refused later would stay on the device."""
         require_top_level_navigation(request)
         visit = await self.responder.authenticate(request)
-        self.responder.require_recent(visit, after_recovery=True)
+        self.responder.require_recent(visit)
         return await self.responder.new_passkey_page(request, visit)
 
     @app.route("/auth/account/passkeys/<string:passkey_id>", methods=["GET"])

@@ -80,6 +80,9 @@ class PlayerNames(Struct, frozen=True):
     created_ms: int = 0
 
 
+_EVENTS = frozenset(event.value for event in SecurityEvent)
+
+
 class AccountPageStore(Component, frozen=True, kw_only=True):
     """The data of the page in auth.db; each method may raise DatabaseError, those with a token SessionError."""
 
@@ -132,7 +135,9 @@ class AccountPageStore(Component, frozen=True, kw_only=True):
     async def activity(self, player_id: str, rows: int) -> list[RecordedEvent]:
         """Return the player's latest security events."""
         found = await self.reads.submit(partial(list_activity, player_id=player_id, rows=rows))
-        return [RecordedEvent(SecurityEvent(each.key.event), each.values, each.last_ms, each.times) for each in found]
+        # A later version that shares the database, or was here before, has names that this one does not know.
+        known = [each for each in found if each.key.event in _EVENTS]
+        return [RecordedEvent(SecurityEvent(each.key.event), each.values, each.last_ms, each.times) for each in known]
 
     def change_password(self, command: PasswordCommand, player_id: str) -> Deferred[str | None]:
         """Set this player's password, end all sessions, and open a new one for this browser; return the player.

@@ -100,6 +100,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             logins=login.store,
             passwords=login.passwords,
             passkeys=login.passkeys.passkeys,
+            recovery=login.recovery.codes,
             revoked=self.revoked,
         )
         return (

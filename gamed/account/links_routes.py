@@ -103,12 +103,12 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
     async def use_reset_link(self, request: Request, link: str) -> bytes:
         form, _ = self._form(request, link)
         try:
-            passkeys = await self.pages.tasks.run(self.resets.set_password(form))
+            kept = await self.pages.tasks.run(self.resets.set_password(form))
         except SignInRejected as e:
             name = await self.resets.open(link, request.head.address)
             status, feedback = report(request, FormFeedback(e.error, e.retry_after))
             return self.pages.page(request, status, views.reset_page(self._view(request, link), name, feedback))
-        return self.pages.page(request, 200, views.reset_done_page(passkeys=passkeys), at="")
+        return self.pages.page(request, 200, views.reset_done_page(kept), at="")
 
     def _view(self, request: Request, token: str) -> LinkView:
         """Return the view of the page; a browser without the cookie of its forms gets one."""

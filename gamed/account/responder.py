@@ -23,7 +23,7 @@ from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.errors import LoginEnded, ReauthenticationRequired, UnknownLoginLink, WrongBrowser
 from gamed.login.passkeys import account_row
 from gamed.login.responder import PageResponder, see_other
-from gamed.login.sentences import TITLE_OTHER, TITLES, Place
+from gamed.login.sentences import CODE_NOT_ENOUGH, TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
 from gamed.passkeys.errors import LastPasskey, PasskeysFull, PasskeysOff, PasskeyUnknown
@@ -163,14 +163,16 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         visit: BrowserVisit = await self.run(self.services.sign_in.authenticate(self.guard.cookie(request)))
         return visit
 
-    def require_recent(self, visit: BrowserVisit, *, after_recovery: bool = False) -> None:
-        """Raise AccountReauthenticationRequired without a recent sign-in, for which a recovery code is none.
+    def require_recent(self, visit: BrowserVisit) -> None:
+        """Raise AccountReauthenticationRequired without a recent sign-in; one with a recovery code never is."""
+        caller = visit.caller
+        if not caller.signed_in_recently(self.pages.now_ms()):
+            raise AccountReauthenticationRequired(caller.player_id, recovered=caller.recovered)
 
-        `after_recovery`: it may be one, for the passkey with which the player gets in from now on.
-        """
-        caller, now_ms = visit.caller, self.pages.now_ms()
-        if not (caller.began_recently(now_ms) if after_recovery else caller.signed_in_recently(now_ms)):
-            raise AccountReauthenticationRequired(caller.player_id)
+    def require_own_proof(self, visit: BrowserVisit) -> None:
+        """Raise AccountReauthenticationRequired in a session that a recovery code opened, whatever else was typed."""
+        if visit.caller.recovered:
+            raise AccountReauthenticationRequired(visit.caller.player_id, recovered=True)
 
     def run(self, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[Any]:
         """Complete work even if the browser disconnects."""
@@ -251,7 +253,9 @@ class AccountResponder(Component, frozen=True, kw_only=True):
     def back(self, request: Request, signed_in: SignedIn) -> bytes:
         """Redirect to where the person was; the page says that nothing was done yet, and has what was typed.
 
-        A browser scrolls to the section of the form, past the notice at the top, so that the section says it.
+        A browser scrolls to the section of the form, past the notice at the top, so that the section says it. After a
+        recovery code the account itself says so: another page may ask for a new sign-in at once, as if the code had
+        been refused.
         """
         back = signed_in.back
         if back is not None and back.refused and not back.section and signed_in.codes_left is None:
@@ -259,7 +263,8 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         if back is not None and back.refused and (back.section or back.typed):
             kept = replace(back, player_id=signed_in.player_id, made_ms=self.pages.now_ms())
             self.guard.set_typed(request, kept.seal(self.keys, signed_in.player_id))
-        return see_other(request, f"{self.pages.base_url()}{HOME if back is None else back.path}")
+        path = HOME if back is None or signed_in.codes_left is not None else back.path
+        return see_other(request, f"{self.pages.base_url()}{path}")
 
     def forms(self, request: Request, visit: BrowserVisit) -> AccountForms:
         """Return the forms with what this player had typed before the last sign-in, once."""
@@ -283,7 +288,8 @@ def error_page(routes: HasResponder, request: Request, error: Exception) -> byte
     responder = routes.responder
     if isinstance(error, ReauthenticationRequired | AccountReauthenticationRequired):
         back = responder.place(request, getattr(error, "player_id", ""))
-        return responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
+        lead = CODE_NOT_ENOUGH if getattr(error, "recovered", False) else AGAIN_LEAD
+        return responder.sign_in_page(request, 403, title=AGAIN_TITLE, lead=lead, back=back)
     if isinstance(error, SessionError) and not isinstance(error, SessionNotFound):
         back = responder.place(request)
         if request.head.method != "GET":

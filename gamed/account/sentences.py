@@ -40,6 +40,14 @@ NOTICES: Mapping[str, Text] = {
         "Your password is changed. Every game and every other browser is signed out. Your passkeys still work; remove"
         " those you do not know."
     ),
+    "password-codes": text(
+        "Your password is changed. Every game and every other browser is signed out. Your recovery codes still work; if"
+        " somebody else may have them, make new ones."
+    ),
+    "password-both": text(
+        "Your password is changed. Every game and every other browser is signed out. Your passkeys and recovery codes"
+        " still work; remove passkeys you do not know, and make new codes if somebody else may have them."
+    ),
     "invited": text("Your account is ready. You can add a passkey to it, and sign in without the password then."),
     # A notice has no values but its key. After a sign-in with a recovery code at most nine of ten are left.
     **{f"recovered-{left}": recovered(left) for left in range(CODES)},

@@ -197,7 +197,7 @@ class AccountService(Component, frozen=True, kw_only=True):
         or AccountReauthenticationRequired if the caller's sign-in is too long ago.
         """
         if not caller.signed_in_recently(self.now_ms()):
-            raise AccountReauthenticationRequired(caller.player_id)
+            raise AccountReauthenticationRequired(caller.player_id, recovered=caller.recovered)
         await self.removals.saves.check_writable()
         refusal = await self.store.adopt(AdoptCommand(caller, player_id, checked_ms, self.now_ms()))
         if refusal is not None:
@@ -226,7 +226,7 @@ class AccountService(Component, frozen=True, kw_only=True):
         Raise AccountReauthenticationRequired if the sign-in is too long ago.
         """
         if not caller.signed_in_recently(self.now_ms()):
-            raise AccountReauthenticationRequired
+            raise AccountReauthenticationRequired(recovered=caller.recovered)
         try:
             await self.removals.erase(caller.player_id)
         finally:  # after an error, too, the player may be marked and the tokens invalid

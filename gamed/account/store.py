@@ -26,6 +26,7 @@ from gamed.players.errors import AdoptRefusal, LastIdentity, MergeRefused, Playe
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import RECOVERY_CODE
 from gamed.structs import Component
 
 if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
@@ -93,6 +94,8 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
     if command.provider == LOCAL:
         recovery_tables.delete(connection, player_id)  # they are typed with its name
     others = names_of_others(methods, gone, enabled)
+    if LOCAL in others:
+        others |= {RECOVERY_CODE}  # a code is one of the local account, with whose name it was typed
     opened = session_tables.sessions_not_of(connection, player_id, others)
     for session_id in sorted(opened, key=lambda session_id: session_id == own_session):
         session_tables.revoke_any(connection, session_id, command.now_ms)

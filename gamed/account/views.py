@@ -15,7 +15,8 @@ from gamed.login.transaction import ClientInfo
 from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.passkeys.model import MAX_PASSKEYS, Passkey, PasskeyPrompt
-from gamed.passkeys.recovery_rules import RecoveryCodes
+from gamed.passkeys.recovery import KeptWays
+from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
 from gamed.players.names import LOCAL
 from gamed.saves.model import SlotEntry, Version
 from gamed.sessions.browser_rules import BrowserName
@@ -42,7 +43,12 @@ TYPED_CHARACTERS: Final = 260
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
 _FIRST_SAVES = SavesPlace()
-_ALARMING = WARNINGS | {SecurityEvent.SIGN_IN_REFUSED, SecurityEvent.RECOVERY_CODE_USED}
+_NO_WAYS = KeptWays(passkeys=False, codes=False)
+_ALARMING = WARNINGS | {
+    SecurityEvent.SIGN_IN_REFUSED,
+    SecurityEvent.RECOVERY_CODES_MADE,
+    SecurityEvent.RECOVERY_CODE_USED,
+}
 """The events that a player reads and that another person may have caused."""
 _TO_ACCOUNT = Way(text("Back to your account"), HOME)
 
@@ -350,9 +356,9 @@ def passkey_page(visit: Visit, passkey: Passkey, typed: str | None = None, error
     return page("passkey", visit=visit, shown=passkey, value=value, error=error)
 
 
-def recovery_page(visit: Visit, left: int) -> Page:
+def recovery_page(visit: Visit, stock: CodeStock) -> Page:
     """Return the page before recovery codes are made; those that are left become void."""
-    return page("recovery", visit=visit, left=left)
+    return page("recovery", visit=visit, stock=stock)
 
 
 def codes_page(visit: Visit, made: RecoveryCodes) -> Page:
@@ -468,11 +474,15 @@ def reset_page(view: LinkView, account_name: str, feedback: FormFeedback | None 
     return page("reset", view=view, path=f"{RESET}/{view.token}", account_name=account_name, feedback=feedback)
 
 
-def reset_done_page(*, passkeys: bool = False) -> Page:
-    """Return the page; `passkeys`: the player has some, which a new password does not end."""
+def reset_done_page(kept: KeptWays = _NO_WAYS) -> Page:
+    """Return the page; it names the ways that a new password does not end."""
     lines = [text("You are signed out everywhere. Sign in again from the game, or open your account.")]
-    if passkeys:
+    if kept.passkeys:
         lines.append(text("Your passkeys still work. Open your account and remove those you do not know."))
+    if kept.codes:
+        lines.append(
+            text("Your recovery codes still work. If somebody else may have them, open your account and make new ones.")
+        )
     return message(text("Your new password is set"), *lines, sign="done", ways=(Way(text("Open your account"), HOME),))
 
 

@@ -289,6 +289,7 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             and result.signed_in
             and not result.linked
             and result.player is None
+            and result.codes_left is None
             and LATER not in query
             and await self.passkeys.is_offered(login_id)
         ):

@@ -134,6 +134,13 @@ def recovered(left: int) -> Text:
     return text("You signed in with a recovery code. Recovery codes left: {count}", count=left)
 
 
+CODE_NOT_ENOUGH = text(
+    "A recovery code only signs you in. To add a passkey, make new codes, download everything or delete your account,"
+    " sign in with your password or a passkey. If you have neither, ask the owner of this server for a link for a new"
+    " password."
+)
+
+
 class Place(Enum):
     """The place that a person came from, by the advice for people whose request failed there."""
 

@@ -176,7 +176,7 @@ def back_page(shown_name: str | None = None, *, codes_left: int | None = None) -
     """
     lines = [_SIGNED_IN]
     if codes_left is not None:
-        lines.append(sentences.recovered(codes_left))
+        lines += [sentences.recovered(codes_left), sentences.CODE_NOT_ENOUGH]
     if shown_name is not None:
         lines.append(text("Games call you {name}. You can change it in the game later.", name=shown_name))
     return message(_BACK, *lines, sign="done", ways=(replace(_ACCOUNT, forward=False),))

@@ -31,6 +31,11 @@ EVENTS: Mapping[SecurityEvent, Text] = {
     SecurityEvent.INVITE_USED: text("{player} used an invite"),
     SecurityEvent.IDENTITY_LINKED: text("{player} linked {provider}"),
     SecurityEvent.IDENTITY_UNLINKED: text("{player} unlinked {provider}"),
+    SecurityEvent.PASSKEY_ADDED: text("{player} added a passkey"),
+    SecurityEvent.PASSKEY_RENAMED: text("{player} renamed a passkey"),
+    SecurityEvent.PASSKEY_REMOVED: text("{player} removed a passkey"),
+    SecurityEvent.PASSKEY_COUNT_BACK: text("{player} used a passkey that may be a copy"),
+    SecurityEvent.RECOVERY_CODES_MADE: text("{player} made recovery codes"),
     SecurityEvent.RECOVERY_CODE_USED: text("{player} used a recovery code"),
     SecurityEvent.PLAYER_RENAMED: text("{player} has a new name"),
     SecurityEvent.DEVICE_RENAMED: text("{player} renamed a device"),
@@ -52,6 +57,7 @@ COMMAND_FOR = text("The owner ran {command} for {player}")
 
 REFUSED: Mapping[str, Text] = {
     "too_many_passwords": text("Somebody tried too many passwords"),
+    "wrong_recovery_code": text("Somebody typed a wrong name or recovery code"),
     LoginFailure.LOGIN_DENIED.value: text("Somebody declined a sign-in"),
     LoginFailure.PROVIDER_DENIED.value: text("Somebody cancelled a sign-in at {provider}"),
     LoginFailure.REGISTRATION_CLOSED.value: text("Somebody without an account tried to sign in with {provider}"),
@@ -63,6 +69,7 @@ REFUSED: Mapping[str, Text] = {
 WRONG_PASSWORD = text("Somebody typed a wrong name or password")
 REFUSED_PLAYER: Mapping[str, Text] = {
     "wrong_password": text("{player} or somebody else typed a wrong password"),
+    "wrong_recovery_code": text("{player} or somebody else typed a wrong recovery code"),
     LoginFailure.PLAYER_BLOCKED.value: text("{player} is blocked and tried to sign in"),
     LoginFailure.PLAYER_PENDING.value: text("{player} waits for you and tried to sign in"),
 }

@@ -23,6 +23,10 @@ class LastPasskey(PasskeyError):
     """A passkey without which its player could not sign in any more."""
 
 
+class CodesReplaced(PasskeyError):
+    """A request to replace recovery codes that were replaced before."""
+
+
 class Refusal(Enum):
     """The reason why the response of an authenticator is not accepted; the values are those of the log."""
 

@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import Index, Random
-from gamed.passkeys.recovery_rules import RecoveryCodes
+from gamed.database.errors import DatabaseError
+from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
+from gamed.passkeys.service import PasskeyService
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component, redacts
@@ -32,11 +34,11 @@ class FoundCode(Struct, frozen=True):
 
 @redacts("new")
 class MakeCommand(Struct, frozen=True):
-    """New codes for a signed-in player; with `only_first` only for one who has none left."""
+    """New codes for a signed-in player, instead of those of a version; without one only for a player with none left."""
 
     caller: AuthenticatedSession
     new: RecoveryCodes
-    only_first: bool
+    replaces: str | None
     now_ms: int
 
 
@@ -44,7 +46,7 @@ class RecoveryRecords(Protocol):
     """The recovery codes of auth.db, which gamed.passkeys.recovery_store.RecoveryStore implements."""
 
     def find(self, name: Index, typed: str) -> Awaitable[FoundCode]: ...
-    def left(self, player_id: str) -> Awaitable[int | None]: ...
+    def stock(self, player_id: str) -> Awaitable[CodeStock | None]: ...
     def make(self, command: MakeCommand) -> Awaitable[int | None]: ...
 
 
@@ -64,21 +66,51 @@ class RecoveryService(Component, frozen=True, kw_only=True):
 
     async def left(self, caller: AuthenticatedSession) -> int | None:
         """Return how many codes the caller has left; None for a player who can have none."""
-        return await self.store.left(caller.player_id) if self.on else None
+        stock = await self.stock(caller)
+        return None if stock is None else stock.left
 
-    async def make(self, caller: AuthenticatedSession, *, only_first: bool = False) -> RecoveryCodes | None:
-        """Make new codes instead of the caller's old ones, and end the sessions that those opened.
+    async def stock(self, caller: AuthenticatedSession) -> CodeStock | None:
+        """Return the codes that the caller has left; None for a player who can have none."""
+        return await self.store.stock(caller.player_id) if self.on else None
 
-        Return None for a player who can have none, and with `only_first` for one who has some left. Do not cancel
-        this. Raise RateLimited.
+    async def tells_of(self, player_id: str) -> bool:
+        """Return whether a new password tells of codes that still work; True if the database cannot be read.
+
+        The password is changed by then, which no error may hide.
+        """
+        if not self.on:
+            return False
+        try:
+            stock = await self.store.stock(player_id)
+        except DatabaseError:
+            return True
+        return stock is not None and stock.left > 0
+
+    async def make(self, caller: AuthenticatedSession, replaces: str | None = None) -> RecoveryCodes | None:
+        """Make new codes instead of the caller's old ones of the version `replaces`; end the sessions those opened.
+
+        Return None for a player who can have none. Without `replaces` a player who has some left keeps them, with None,
+        and no session ends. Do not cancel this. Raise CodesReplaced, which leaves them, or RateLimited.
         """
         if not self.on:
             return None
         new = RecoveryCodes.generate(self.random)
-        ended = await self.store.make(MakeCommand(caller, new, only_first, self.now_ms()))
+        ended = await self.store.make(MakeCommand(caller, new, replaces, self.now_ms()))
         if ended is None:
             return None
         self.audit.record(SecurityEvent.RECOVERY_CODES_MADE, player=caller.player_id, sessions=str(ended))
         if ended:
             self.revoked(caller.player_id)
         return new
+
+
+class KeptWays(Struct, frozen=True):
+    """The ways to sign in beside the password that a new one leaves: whether the player has any."""
+
+    passkeys: bool
+    codes: bool
+
+
+async def kept_ways(passkeys: PasskeyService, recovery: RecoveryService, player_id: str) -> KeptWays:
+    """Return the ways to sign in that a new password leaves, which the page then names."""
+    return KeptWays(await passkeys.tells_of(player_id), await recovery.tells_of(player_id))

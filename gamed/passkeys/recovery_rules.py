@@ -33,6 +33,13 @@ class RecoveryCodes(Struct, frozen=True):
         return cls([in_groups(random_letters(random, LETTERS), GROUP) for _ in range(CODES)])
 
 
+class CodeStock(Struct, frozen=True):
+    """The codes that a player has left; `version` names them: another one follows when they are replaced."""
+
+    left: int
+    version: str
+
+
 def code_index(indexer: Indexer, player_id: str, typed: str) -> Index:
     """Return the index of a code as a person types it: case, spaces and dashes do not count.
 

@@ -13,8 +13,9 @@ from gamed.database import rate_limits
 from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.passkeys import recovery_tables
+from gamed.passkeys.errors import CodesReplaced
 from gamed.passkeys.recovery import FoundCode, MakeCommand
-from gamed.passkeys.recovery_rules import code_index
+from gamed.passkeys.recovery_rules import CodeStock, code_index
 from gamed.players import tables as player_tables
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
@@ -45,14 +46,15 @@ class RecoveryStore(Component, frozen=True, kw_only=True):
 
         return self.reads.submit(read)
 
-    def left(self, player_id: str) -> Deferred[int | None]:
-        """Return how many codes a player has left; None for a player who can have none."""
-        return self.reads.submit(partial(recovery_tables.left_of_local, player_id=player_id))
+    def stock(self, player_id: str) -> Deferred[CodeStock | None]:
+        """Return the codes that a player has left; None for a player who can have none."""
+        return self.reads.submit(partial(recovery_tables.stock_of_local, player_id=player_id))
 
     def make(self, command: MakeCommand) -> Deferred[int | None]:
         """Replace the player's codes, and end the sessions that the old ones opened; return how many ended.
 
-        Return None, and change nothing, if the session has ended or the player can have none. Raise RateLimited.
+        Return None, and change nothing, if the session has ended, the player can have none, or has some left that the
+        command does not name. Raise CodesReplaced or RateLimited.
         """
         make = partial(make_codes, keys=self.keys, command=command)
         return self.writes.submit(make, keys=(command.caller.player_id, session_tables.LOGINS, rate_limits.LIMITS))
@@ -61,13 +63,16 @@ class RecoveryStore(Component, frozen=True, kw_only=True):
 def make_codes(connection: Connection, keys: Keys, command: MakeCommand) -> int | None:
     """Read, decide, write; RecoveryStore.make() describes the rest."""
     player_id, now_ms = command.caller.player_id, command.now_ms
-    bucket = keys.indexer.index(Purpose.LIMIT, b"recovery codes", player_id.encode())
-    rate_limits.acquire(connection, {bucket: CHANGES}, now_ms)
-    left = recovery_tables.left_of_local(connection, player_id)
-    if left is None or (left and command.only_first):
+    stock = recovery_tables.stock_of_local(connection, player_id)
+    if stock is None or (stock.left and command.replaces is None):
         return None
     if session_tables.living_player(connection, command.caller.session_id, now_ms) != player_id:
         return None
-    ended = recovery_tables.end_sessions(connection, player_id, now_ms)
+    if command.replaces not in (None, stock.version):
+        raise CodesReplaced
+    # Only now: a passkey that adds no codes costs none of their tries.
+    bucket = keys.indexer.index(Purpose.LIMIT, b"recovery codes", player_id.encode())
+    rate_limits.acquire(connection, {bucket: CHANGES}, now_ms)
+    ended = () if command.replaces is None else recovery_tables.end_sessions(connection, player_id, now_ms)
     recovery_tables.replace(connection, keys.indexer, player_id, command.new, now_ms)
     return len(ended)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gamed.crypto import Index, Indexer
 from gamed.database.connection import Connection
-from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
+from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes, code_index
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import RECOVERY_CODE
 
@@ -40,12 +40,17 @@ def count_of(connection: Connection, player_id: str) -> int:
     return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
 
 
-def left_of_local(connection: Connection, player_id: str) -> int | None:
-    """Return how many codes a player has left; None without a local account, whose name is typed with a code."""
+def stock_of_local(connection: Connection, player_id: str) -> CodeStock | None:
+    """Return the codes that a player has left; None without a local account, whose name is typed with a code.
+
+    Their version is when they were made, in epoch milliseconds, and "0" without codes.
+    """
     query = "SELECT 1 FROM local_account WHERE player_id = :player_id"
     if connection.execute(query, {"player_id": player_id}).fetchone() is None:
         return None
-    return count_of(connection, player_id)
+    query = "SELECT count(*), coalesce(max(created_ms), 0) FROM recovery_code WHERE player_id = :player_id"
+    left, made_ms = connection.execute(query, {"player_id": player_id}).fetchone()
+    return CodeStock(int(left), str(made_ms))
 
 
 def left_after(connection: Connection, session_id: str) -> int | None:

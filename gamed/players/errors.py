@@ -103,11 +103,17 @@ class AdoptionRefused(PlayerError):
 
 
 class AccountReauthenticationRequired(PlayerError):
-    """An operation that needs a more recent sign-in of this player."""
+    """An operation that needs a more recent sign-in of this player, or one without a recovery code (`recovered`)."""
 
-    def __init__(self, player_id: str = "") -> None:
+    def __init__(self, player_id: str = "", *, recovered: bool = False) -> None:
         super().__init__()
         self.player_id = player_id
+        self.recovered = recovered
 
     def __str__(self) -> str:
+        if self.recovered:
+            return (
+                "A recovery code is not enough for that. Sign in with the password or a passkey, or ask the server's"
+                " owner for a link for a new password."
+            )
         return "Sign in again, then ask once more within ten minutes."

@@ -215,11 +215,7 @@ class AuthenticatedSession(Struct, frozen=True):
 
         One by a recovery code never is: a code opens a session, and proves nothing else.
         """
-        return not self.recovered and self.began_recently(now_ms)
-
-    def began_recently(self, now_ms: int) -> bool:
-        """Return the same for a new passkey alone, with which a player gets in again after a recovery code."""
-        return now_ms - self.signed_in_ms <= RECENT_MS
+        return not self.recovered and now_ms - self.signed_in_ms <= RECENT_MS
 
 
 def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:

@@ -27,7 +27,8 @@ from gamed.owner import sentences as owner_sentences
 from gamed.owner.report import WAITING, ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.owner.views import owner_page
 from gamed.passkeys.model import PASSKEY, Passkey, PasskeyPrompt
-from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
+from gamed.passkeys.recovery import KeptWays
+from gamed.passkeys.recovery_rules import CODES, CodeStock, RecoveryCodes
 from gamed.players.names import LOCAL, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
@@ -104,7 +105,7 @@ def passkeys() -> Iterator[Shown]:
     yield Shown.of("passkey refused", views.passkey_page(LONG_VISIT, used, "x" * 65, error), LONG)
     yield Shown.of("passkey removed", views.passkey_removed_page())
     for left in (0, 3):
-        yield Shown.of(f"{left} recovery codes", views.recovery_page(VISIT, left))
+        yield Shown.of(f"{left} recovery codes", views.recovery_page(VISIT, CodeStock(left, "1")))
     made = RecoveryCodes(["BCDFG-HJKLM-NPQRS-TVWXZ"] * CODES, "Anna")
     yield Shown.of("new recovery codes", views.codes_page(VISIT, made))
     done = replace(LONG_VISIT, done=sentences.NOTICES["passkey-added"])
@@ -203,7 +204,7 @@ def of_links() -> Iterator[Shown]:
     yield Shown.of("reset", views.reset_page(LINK, "Anna"))
     yield Shown.of("reset refused", views.reset_page(LINK, "W" * 32, short), LONG)
     yield Shown.of("reset done", views.reset_done_page())
-    yield Shown.of("reset done beside passkeys", views.reset_done_page(passkeys=True))
+    yield Shown.of("reset done beside passkeys", views.reset_done_page(KeptWays(passkeys=True, codes=True)))
     yield Shown.of("link over", views.link_failure_page(sentences.LINK_OVER))
     yield Shown.of("link over with an account", views.link_failure_page(sentences.INVITE_USED, account=True))
 

@@ -167,6 +167,16 @@ class DecisionTests(UnlinkCase):
         self.unlink(self.deck)
         self.assertIsNone(self.code(game))
 
+    def test_session_by_a_recovery_code(self) -> None:
+        """A session by a code is of the local account with whose name it was typed, and ends with that one."""
+        opened = "UPDATE session SET provider = 'recovery_code' WHERE provider = 'discord'"
+        self.assertEqual(self.server.write(lambda c: c.execute(opened).rowcount), 1)
+        named = {"player_id": self.player_id, "name": "Anna2", "password": "phc", "now_ms": self.server.now_ms()}
+        self.server.write(lambda c: tables.create_account(c, self.server.keys, **named))
+        self.unlink(self.pad)
+        self.assertEqual((self.code(self.pad), self.code(self.deck)), ("session_revoked", None))
+        self.assertTrue(self.signed_in_browser(self.browser))
+
 
 class NameTests(SynchronousTestCase):
     def test_renamed_providers(self) -> None:

@@ -14,6 +14,7 @@ from tests.passkeys.fixtures import PasskeyCase
 CODES = f"{HOME}/codes"
 SHOWN = re.compile(r"<li>([B-Z]{5}-[B-Z]{5}-[B-Z]{5}-[B-Z]{5})</li>")
 WRONG = "Wrong name or recovery code."
+NOT_ENOUGH = "A recovery code only signs you in."
 
 
 def shown_codes(page: Page) -> Sequence[str]:

@@ -15,7 +15,7 @@ from tests.account.page_fixtures import BERT, HOME
 from tests.login.fixtures import ANNA, PASSWORD
 from tests.passkeys.authenticator import Authenticator
 from tests.passkeys.fixtures import NEW
-from tests.passkeys.recovery_fixtures import CODES, WRONG, RecoveryCase, shown_codes
+from tests.passkeys.recovery_fixtures import CODES, NOT_ENOUGH, WRONG, RecoveryCase, shown_codes
 from tests.support.covers import covers
 
 
@@ -117,7 +117,9 @@ class CodesTests(RecoveryCase):
         self.assertEqual(self.left, MOST)
         collected = game.collect(finish_code=shown.html.partition('class="code">')[2][:7])
         self.assertEqual((collected.json["player"]["id"], self.left), (ANNA, MOST - 1))
-        self.assertIn("Recovery codes left: 9", browser.get(result.headers["location"]).text)
+        ended = browser.get(result.headers["location"]).text
+        self.assertIn("Recovery codes left: 9", ended)
+        self.assertIn(NOT_ENOUGH, ended)
         token = {"Authorization": f"Bearer {collected.json['access_token']}"}
         self.assertEqual(self.site.get("/auth/sessions", token).json["sessions"][0]["provider"], "recovery_code")
         self.assertEqual(len(self.events("recovery_code_used")), 1)
@@ -166,32 +168,45 @@ class CodesTests(RecoveryCase):
     def test_rate_of_making(self) -> None:
         """A player makes new codes five times, then once a minute."""
         self.browser.sign_in()
-        form = self.browser.get(CODES).form("/make-codes")
-        statuses = [self.browser.post(form).status for _ in range(7)]
+        statuses = [self.browser.post(self.browser.get(CODES).form("/make-codes")).status for _ in range(7)]
         self.assertEqual(statuses, [200] * 5 + [429] * 2)
 
 
 class ProofTests(RecoveryCase):
     """The things that a session by a code may not do."""
 
-    @covers("threats/85")
+    @covers("threats/81", "threats/85")
     def test_no_recent_sign_in(self) -> None:
-        """A session by a code can add a passkey, and nothing else that needs a recent sign-in."""
-        codes = self.made()
-        page = self.recover(codes[0])
-        forms = {"delete": {"word": "delete"}, "make-codes": {}, "remove-passkey": {"passkey_id": "pky_1"}}
+        """A session by a code does nothing that needs a recent sign-in; the page says why, and the ways on."""
+        self.added()
+        page = self.recover(self.made()[0])
+        forms = {
+            "delete": {"word": "delete"},
+            "make-codes": {},
+            "add-passkey": {"passkey_name": "New"},
+            "remove-passkey": {"passkey_id": self.id_of()},
+            "password": {"old": PASSWORD, "new": "another password"},
+            "unlink": {"provider": "local"},
+        }
         for action, fields in forms.items():
             form = {"action": f"{HOME}/do/{action}", "fields": {"form": page.form("/sign-out")["fields"]["form"]}}
             refused = self.other.post(form, fields)
             self.assertEqual((refused.status, refused.heading), (403, "Sign in again"), action)
+            self.assertIn(NOT_ENOUGH, refused.text)
             self.assertNotIn("recovery_code", refused.html)
-        for path in (CODES, f"{HOME}/export"):
+        for path in (CODES, NEW, f"{HOME}/export"):
             self.assertEqual(self.other.get(path).status, 403, path)
-        self.assertEqual(self.other.get(NEW).heading, "Add a passkey")
-        form = self.other.get(NEW).form("/add-passkey")
-        added = self.other.post(form, {"passkey_name": "New", **Authenticator().create(form["options"])})
-        self.assertIn("The passkey is added", added.text)
-        self.assertEqual((shown_codes(added), self.left), ([], MOST - 1))
+            self.assertIn(NOT_ENOUGH, self.other.get(path).text)
+        self.assertEqual((len(self.passkeys), self.left), (1, MOST - 1))
+        self.assertIn("Hello", self.new_account_browser().sign_in().text)
+
+    @covers("threats/85")
+    def test_way_on(self) -> None:
+        """The page that refuses leads to a passkey after a sign-in with the password."""
+        self.recover(self.made()[0])
+        form = self.other.get(NEW).form("/sign-in")
+        page = self.other.post(form, {"name": "Anna", "password": PASSWORD})
+        self.assertEqual(page.heading, "Add a passkey")
 
     @covers("threats/85")
     def test_as_second_proof(self) -> None:
@@ -219,6 +234,7 @@ class ProofTests(RecoveryCase):
         token = {"Authorization": f"Bearer {collected['access_token']}"}
         answer = self.site.request("DELETE", "/auth/player", token)
         self.assertEqual((answer.status, answer.json["code"]), (403, "reauthentication_required"))
+        self.assertIn("recovery code", answer.json["detail"])
 
     @covers("threats/85")
     def test_owner(self) -> None:
