@@ -35,7 +35,7 @@ class PageTests(RecoveryCase, LinkCase):
         """Codes are made only when the page that shows them has all it needs."""
         self.browser.sign_in()
         form = self.browser.get(CODES).form("/make-codes")
-        self.execute("UPDATE local_account SET sealed_name = x'00'")
+        self.execute("UPDATE local_account SET sealed_name = name_index")
         with self.assertRaisesRegex(AssertionError, "DecryptionFailed"):
             self.browser.post(form)
         self.assertEqual(self.left, 0)
