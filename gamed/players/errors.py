@@ -105,6 +105,8 @@ class AdoptionRefused(PlayerError):
 class AccountReauthenticationRequired(PlayerError):
     """An operation that needs a more recent sign-in of this player, or one without a recovery code (`recovered`)."""
 
+    recovered = False
+
     def __init__(self, player_id: str = "", *, recovered: bool = False) -> None:
         super().__init__()
         self.player_id = player_id
