@@ -1,23 +1,13 @@
 """Passkeys in Chromium, whose DevTools have authenticators in software (CTAP2)."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from playwright.sync_api import CDPSession, Page
 
 from tests.e2e.cases import NAME, PASSWORD, QUICK, ServiceCase
 from tests.e2e.chromium import Window
-
-AUTHENTICATOR = {
-    "protocol": "ctap2",
-    "transport": "internal",
-    "hasResidentKey": True,
-    "hasUserVerification": True,
-    "isUserVerified": True,
-    "automaticPresenceSimulation": True,
-}
-
-NO_AUTOFILL = "PublicKeyCredential.isConditionalMediationAvailable = undefined"
-"""Lets a browser offer passkeys by the button alone: its authenticator is touched as soon as any page asks."""
+from tests.e2e.passkeys import AUTHENTICATOR, NO_AUTOFILL, type_recovery_code
 
 SIGN = """async ([text, rpId]) => {
     const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0));
@@ -142,17 +132,7 @@ class PasskeyWalk(ServiceCase):
         self.browser.step(lambda page: page.get_by_text("Recovery codes left: 8").wait_for())
 
     def type_code(self, code: str) -> None:
-        """Open the form of recovery codes, unless it is open, and send it."""
-
-        def step(page: Page) -> None:
-            details = page.locator("details", has=page.locator("#recovery-code"))
-            if details.get_attribute("open") is None:
-                details.locator("summary").click()
-            page.fill("#recovery-name", NAME)
-            page.fill("#recovery-code", code)
-            details.get_by_role("button", name="Sign in: Recovery code", exact=True).click()
-
-        self.browser.step(step)
+        self.browser.step(partial(type_recovery_code, name=NAME, code=code))
 
     def test_autofill(self) -> None:
         """A page with a field for the name offers the passkey without its button."""

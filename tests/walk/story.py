@@ -23,6 +23,7 @@ from tests.cli.process import ROOT
 from tests.database.kept_stores import kept_stores
 from tests.e2e.cases import Player as Person
 from tests.e2e.chromium import PROGRAM, Window
+from tests.e2e.passkeys import connect_authenticator, type_recovery_code
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE, SECRET
 from tests.e2e.wire import ask
 from tests.proxies.programs import HOST, program
@@ -208,6 +209,37 @@ class Story(WalkFixtures):
         window.wait_for(said)
 
     @step
+    def passkey(self) -> None:
+        """The owner adds a passkey, signs in by it, and then by a recovery code, which counts once."""
+        site = f"http://localhost:{self.home.port}"  # browsers have no passkeys for an address
+        page = f"{site}/auth/account"
+        self.restart(public_url=site)
+        window = Window()
+        window.open(page)
+        window.sign_in(OWNER, PASSWORD)
+        window.wait_for(f"Hello, {OWNER}")
+        window.step(connect_authenticator)
+        window.open(f"{page}/passkeys/new")
+        window.press("Add a passkey")
+        window.wait_for("Your recovery codes")
+        code = window.step(lambda shown: shown.locator(".codes li").first.inner_text())
+        self._sign_out(window, page)
+        window.press("Sign in with a passkey")
+        window.wait_for(f"Hello, {OWNER}")
+        for said in ("Recovery codes left: 9", "Wrong name or recovery code."):
+            self._sign_out(window, page)
+            window.step(partial(type_recovery_code, name=OWNER, code=code))
+            window.wait_for(said)
+        window.close()
+        self.restart(public_url=self.home.base)
+
+    def _sign_out(self, window: Window, page: str) -> None:
+        """End the browser's session, and show the sign-in page."""
+        window.open(page)
+        window.step(lambda shown: shown.get_by_role("button", name="Sign out", exact=True).first.click())
+        window.open(page)
+
+    @step
     def start_again(self) -> None:
         """All sessions are revoked; after a new sign-in the second `start` of each game sends what was written."""
         self.home.gamed("sessions", "revoke", NAME)
@@ -339,6 +371,9 @@ class Story(WalkFixtures):
         self.home.stop()
         self.home.start_by_unit()
         self.sofa.await_read("level", b"level 9")
+        kept = self.home.json("passkeys", "list", OWNER)
+        found = len(kept["passkeys"]), [each["left"] for each in kept["recovery_codes"]]
+        expect("the owner's passkeys and recovery codes", (1, [9]), found)
 
     @step
     def rolling(self) -> None:

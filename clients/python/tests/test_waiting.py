@@ -70,8 +70,8 @@ class WaitingTests(SynchronousTestCase):
             "Python, asyncio": {*vars(aio.AsyncClient), *vars(aio.AsyncSync), "gamed_client", "aio", "async", "with"},
             "JavaScript": set(re.findall(r"(\w+)[(:?]", self.sources("clients/js", "*.d.mts"))),
             "C#": set(re.findall(r"\b(\w+)\b", self.sources("clients/csharp", "*.cs"))),
-            "Godot 4": set(re.findall(r"(?m)^func (\w+)\(", self.sources("clients/godot4", "*.gd"))),
-            "Godot 3": set(re.findall(r"(?m)^func (\w+)\(", "\n".join(generate.scripts().values()))),
+            "Godot 4": set(re.findall(r"(?m)^\t?func (\w+)\(", self.sources("clients/godot4", "*.gd"))),
+            "Godot 3": set(re.findall(r"(?m)^\t?func (\w+)\(", "\n".join(generate.scripts().values()))),
         }
         for heading in ("Which calls block", "How to cancel", "Hearing that another device has saved"):
             for client, cells in rows(heading).items():
