@@ -264,18 +264,24 @@ class ObjectCache:
         """Keep an open file; raise TooManyOpen if there is no idle one that could be closed for it."""
         # Idle files are bounded apart from those in use: a slow client must not push out the files of all others. One
         # place is left for the file that is open already.
-        idle = sum(each.file.is_idle for each in self._large.values())
-        most = min(self._most_open - 1, len(self.open) - idle + IDLE_FILES - 1)
-        for other, large in tuple(self._large.items()):
-            if len(self.open) > most and large.file.is_idle:
-                self._discard(other)
+        self._close_idle(place=1)
         if len(self.open) >= self._most_open:
             content.close()
             raise TooManyOpen
-        file = SharedFile(content, self._run, self._seconds, self.open.discard)
+        file = SharedFile(content, self._run, self._seconds, closed=self.open.discard, unused=self._close_idle)
         self.open.add(file)
         kept = self._large[sha256] = _FileObject(file, expires)
         return kept
+
+    def _close_idle(self, place: int = 0) -> None:
+        """Close the least recently used idle files until no more are open than may be, with `place` for others."""
+        if len(self._large) + place <= IDLE_FILES and len(self.open) + place <= self._most_open:
+            return
+        idle = sum(each.file.is_idle for each in self._large.values())
+        most = min(self._most_open, len(self.open) - idle + IDLE_FILES) - place
+        for sha256, large in tuple(self._large.items()):
+            if len(self.open) > most and large.file.is_idle:
+                self._discard(sha256)
 
     def _discard(self, sha256: str) -> None:
         if small := self._small.pop(sha256, None):

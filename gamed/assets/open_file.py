@@ -36,14 +36,21 @@ class SharedFile:
     """An open file. Its descriptor is closed once it is retired and no lease and no read in a thread uses it."""
 
     def __init__(
-        self, file: FileIO, run: ThreadRunner, seconds: Callable[[], float], closed: Callable[["SharedFile"], None]
+        self,
+        file: FileIO,
+        run: ThreadRunner,
+        seconds: Callable[[], float],
+        *,
+        closed: Callable[["SharedFile"], None],
+        unused: Callable[[], None],
     ) -> None:
+        """`closed` is called once the descriptor is closed, `unused` when the last use of an open file has ended."""
         self._file = file
         self._run = run
         self._seconds = seconds
         self._cached_until: dict[int, float] = {}
         """By number of the stretch."""
-        self._closed = closed
+        self._closed, self._unused = closed, unused
         self._users = 0
         self._retired = False
         status = os.fstat(file.fileno())
@@ -92,6 +99,8 @@ class SharedFile:
         """End one use of the file."""
         self._users -= 1
         self._close_unused()
+        if not self._users and not self._retired:
+            self._unused()
 
     def retire(self) -> None:
         """Close the file as soon as it is not used any more."""

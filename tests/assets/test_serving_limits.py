@@ -44,6 +44,17 @@ class LimitTests(ServingCase):
             self.get(f"/assets/stable/{path}", {"Range": "bytes=0-9"})
         self.assertEqual(len(self.objects.open), IDLE_FILES)
 
+    def test_files_after_use(self) -> None:
+        """Files that were in use at once are closed as their uses end, but for the few that were used last."""
+        self.most_open = 10 * IDLE_FILES
+        self.browser = self.new_browser()
+        names = [self.folder.object_path(data).name for data in self.files(IDLE_FILES + 5).values()]
+        self.folder.publish("stable", self.files(IDLE_FILES + 5))
+        held = [self.successResultOf(self.deferred(name)) for name in names]
+        for stored in held:
+            stored.close()
+        self.assertEqual(len(self.objects.open), IDLE_FILES)
+
     def test_none_left(self) -> None:
         """A request is 503 while all files that may be open are being sent."""
         files = self.files(4)
