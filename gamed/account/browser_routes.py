@@ -104,10 +104,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         try:
             return self.responder.pages.redirect(request, await self.responder.run(sign_in.locally(form, back)))
         except SignInRejected as e:
-            feedback = FormFeedback(e.error, e.retry_after, name=name)
-            if e.retry_after:
-                request.setHeader("Retry-After", str(e.retry_after))
-            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+            return self._refused(request, back, e, name=name)
 
     @app.route("/auth/account/passkey", methods=["POST"])
     async def sign_in_to_account_with_passkey(self, request: Request) -> bytes:
@@ -121,10 +118,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             signing_in = self.responder.services.sign_in.by_passkey(form, fields, back)
             return self.responder.pages.redirect(request, await self.responder.run(signing_in))
         except SignInRejected as e:
-            if e.retry_after:
-                request.setHeader("Retry-After", str(e.retry_after))
-            feedback = FormFeedback(e.error, e.retry_after)
-            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+            return self._refused(request, back, e)
 
     @app.route("/auth/account/signed-up", methods=["GET"])
     async def go_on_from_sign_up(self, request: Request) -> bytes:
@@ -153,10 +147,22 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
             signing_in = sign_in.by_recovery_code(form, fields.get("recovery_code", ""), back)
             return self.responder.pages.redirect(request, await self.responder.run(signing_in))
         except SignInRejected as e:
-            if e.retry_after:
-                request.setHeader("Retry-After", str(e.retry_after))
-            feedback = FormFeedback(e.error, e.retry_after, name=name, recovering=True)
-            return self.responder.sign_in_page_for(request, back, e.error.status, feedback)
+            return self._refused(request, back, e, name=name, recovering=True)
+
+    def _refused(
+        self,
+        request: Request,
+        back: AccountReturn | None,
+        rejected: SignInRejected,
+        *,
+        name: str = "",
+        recovering: bool = False,
+    ) -> bytes:
+        """Return the sign-in page again, with what was typed but for secrets."""
+        if rejected.retry_after:
+            request.setHeader("Retry-After", str(rejected.retry_after))
+        feedback = FormFeedback(rejected.error, rejected.retry_after, name=name, recovering=recovering)
+        return self.responder.sign_in_page_for(request, back, rejected.error.status, feedback)
 
     @app.route("/auth/account/codes", methods=["GET"])
     async def show_recovery_codes(self, request: Request) -> bytes:
