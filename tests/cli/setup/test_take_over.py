@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from shutil import copytree, rmtree
 from sqlite3 import connect
+from typing import ClassVar
 from zlib import compress, crc32
 
 from gamed.cli.paths import Paths
@@ -26,6 +27,9 @@ SAVE = b"level 3, 41 coins"
 class TakeOverCase(SetupCase):
     """A server as README's first command leaves it, in a virtual environment of the current folder."""
 
+    configuration: ClassVar[str | None] = None
+    """What its configuration has before the first start, if there is one."""
+
     def setUp(self) -> None:
         super().setUp()
         folder = self.home / ".venv/bin"
@@ -34,6 +38,9 @@ class TakeOverCase(SetupCase):
             for each in (folder, folder.parent):
                 os.chown(each, self.home.stat().st_uid, self.home.stat().st_gid)
         self.old = Paths(folder / "authentication.json", folder / "data")
+        if self.configuration is not None:
+            self.old.config.write_text(self.configuration)
+            self.give(folder)
         words = ["--config", str(self.old.config), "--data", str(self.old.data)]
         listen = f"--listen=tcp:{self.port}:interface=127.0.0.1"
         process = self.start_as(self.python, "-c", HERE, *words, "serve", listen)
@@ -50,6 +57,12 @@ class TakeOverCase(SetupCase):
         self.assertIn(connection.getresponse().status, (200, 201))
         connection.close()
         self.assertEqual(self.stop(process), 0, self.output())
+
+    def give(self, folder: Path) -> None:
+        """Let everything in a folder belong to the user of the test."""
+        if os.geteuid() == 0:
+            for each in (folder, *folder.rglob("*")):
+                os.chown(each, 65534, 65534, follow_symlinks=False)
 
     def check_taken_over(self) -> None:
         """The unit serves Anna, her session and her save; the old place names the new one."""
@@ -212,6 +225,12 @@ class HomeTests(TakeOverCase):
         err = self.refused("--config", str(other.config), "--data", str(other.data))
         self.assertIn("has a server already, and so has", err)
 
+
+@sqlite_files("the databases of a server that moves are files")
+class MomentsTests(TakeOverCase):
+    configuration = '{"mode": "local", "session": {"access_ttl": "24h"}}'
+    """The player's token is used after the last of the moments."""
+
     def test_moments(self) -> None:
         """kill -9 at changes: the server is at one place, never an empty one elsewhere; the next run ends it."""
         kept, moment = self.folder / "kept", 1 - STEP
@@ -243,12 +262,6 @@ class HomeTests(TakeOverCase):
         found = [count_players(path) for path in files]
         self.assertNotEqual(found, [])
         return found
-
-    def give(self, folder: Path) -> None:
-        """Let everything in a copied folder belong to the user of the test."""
-        if os.geteuid() == 0:
-            for each in (folder, *folder.rglob("*")):
-                os.chown(each, 65534, 65534, follow_symlinks=False)
 
 
 @sqlite_files("the databases of a server that moves are files")
