@@ -28,7 +28,7 @@ class TakeOverCase(SetupCase):
     """A server as README's first command leaves it, in a virtual environment of the current folder."""
 
     configuration: ClassVar[str | None] = None
-    """What its configuration has before the first start, if there is one."""
+    """The text of the configuration before the first start; None for that of a first start."""
 
     def setUp(self) -> None:
         super().setUp()
