@@ -175,7 +175,10 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     LoginFailure.PROOF_ATTEMPTS_EXCEEDED: (NOT_SIGNED_IN, AGAIN_LATER),
     LoginFailure.SESSION_REVOKED: (
         NOT_SIGNED_IN,
-        text("You were signed out in the meantime, or the password was changed. Sign in again."),
+        text(
+            "You were signed out in the meantime, the password was changed, or the recovery code was used before. Sign"
+            " in again."
+        ),
     ),
 }
 """Heading and sentence of each outcome."""

@@ -261,7 +261,8 @@ def check_passkeys(public_url: str | None, void: int) -> Finding:
         return skipped(name, why, "They need a public_url with https and a host name, or http://localhost.")
     if void:
         text = f"{void} of another host than {site.rp_id} cannot sign in any more"
-        return warning(name, text, "Players sign in another way and add new ones, or get gamed players reset-link.")
+        ways = "another way, such as with a recovery code, or by gamed players reset-link"
+        return warning(name, text, f"Players sign in {ways}, and add new ones.")
     return ok(name, f"players can add passkeys of {site.rp_id}")
 
 

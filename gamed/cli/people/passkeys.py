@@ -68,9 +68,10 @@ def list_(context: CommandContext, who: str | None) -> None:
         )
         for each, row in listed
     ]
-    left = [{"player": each.player.player_id, "left": count} for each, count in codes if count]
+    shown = [(each, count) for each, count in codes if count or who is not None]  # a named player may have used all
+    left = [{"player": each.player.player_id, "left": count} for each, count in shown]
     lines = table(HEADINGS, rows) or ["no passkeys"]
-    counts = [(str(count), each.player.player_id, each.name or "") for each, count in codes if count]
+    counts = [(str(count), each.player.player_id, each.name or "") for each, count in shown]
     if counts:
         lines += ["", *table(CODE_HEADINGS, counts)]
     context.report({"passkeys": members, "recovery_codes": left}, lines, indent=2, paged=True)
