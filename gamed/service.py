@@ -143,7 +143,7 @@ class GamedService(MultiService):
             settings.config.mode,
             self._pages.renderer,
             lambda: self._server.connections > 0,
-            self._login.passkeys.passkeys.exist,
+            self._login.passkeys.ways.any_ways,
         )
 
     def startService(self) -> None:

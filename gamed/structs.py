@@ -1,11 +1,12 @@
-"""Two kinds of structs exist beside plain values: components, and values with redacted fields."""
+"""Two kinds of structs exist beside plain values: components, some built late, and values with redacted fields."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 S = TypeVar("S", bound=type[Struct])
+T = TypeVar("T")
 
 
 class Component(Struct, frozen=True, eq=False):
@@ -15,6 +16,20 @@ class Component(Struct, frozen=True, eq=False):
     """
 
     __repr__ = object.__repr__
+
+
+class Late(Generic[T]):
+    """A component that is built, and whose modules are imported, at its first use: most servers never need it."""
+
+    def __init__(self, build: Callable[[], T]) -> None:
+        self._build = build
+        self._built: T | None = None
+
+    def get(self) -> T:
+        """Return the component, the same one each time; the first call raises ImportError if a module is gone."""
+        if self._built is None:
+            self._built = self._build()
+        return self._built
 
 
 def redacts(*names: str) -> Callable[[S], S]:

@@ -80,7 +80,10 @@ ROWS = {
         "tests.e2e.test_engines "
         "clients.packaging.tests.test_texts"
     ),
-    "gamed/passkeys": f"tests.passkeys tests.account tests.cli.test_passkeys tests.e2e.test_passkeys {SIGN_IN}",
+    "gamed/passkeys": (
+        "tests.passkeys tests.account tests.cli.test_passkeys tests.e2e.test_passkeys tests.startup.test_late_passkeys "
+        f"{SIGN_IN}"
+    ),
     "gamed/players": "tests.players tests.contract tests.cli",
     "gamed/providers": f"tests.providers {SIGN_IN}",
     "gamed/saves": (

@@ -72,6 +72,7 @@ OTHERS = {
     "login/passkeys": Kind.SERVICE,
     "login/recovery": Kind.SERVICE,
     "passkeys/recovery": Kind.SERVICE,
+    "passkeys/ceremony": Kind.RULES,
     "login/csrf": Kind.ROUTES,
     "login/responder": Kind.ROUTES,
     "login/sentences": Kind.ROUTES,

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +27,6 @@ from gamed.login.transaction import ClientInfo, ClientInfoTooLong
 from gamed.login.views import too_many
 from gamed.pages.model import Text
 from gamed.passkeys.errors import CodesReplaced, PasskeyRefused, Refusal
-from gamed.passkeys.model import suggested_name
-from gamed.passkeys.recovery_rules import RecoveryCodes
-from gamed.passkeys.service import Removed
 from gamed.players.errors import AdoptionRefused, DisplayNameInvalid
 from gamed.players.names import parse_display_name
 from gamed.players.problems import PLAYER_ERRORS
@@ -42,6 +39,10 @@ from gamed.saves.validation import check_slot, deleting_condition, writing_condi
 from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.structs import Component
+
+if TYPE_CHECKING:
+    from gamed.passkeys.recovery_rules import RecoveryCodes
+    from gamed.passkeys.service import Removed
 
 PASSKEY_REFUSALS: Final[Mapping[Refusal, Text]] = {
     Refusal.KNOWN: sentences.PASSKEY_KNOWN,
@@ -104,9 +105,9 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         responder, typed = self.responder, action.fields.get("passkey_name", "")
         responder.require_recent(action.visit)
         # The device has the passkey already, and would keep one that is refused because of its name.
-        name = _device_name(typed) or suggested_name(browser_name(action.request))
+        name = _device_name(typed) or browser_name(action.request).title
         try:
-            await responder.run(responder.services.page.passkeys.add(action.visit.caller, action.fields, name))
+            await responder.run(responder.services.page.passkeys.get().add(action.visit.caller, action.fields, name))
         except PasskeyRefused as e:
             error = PASSKEY_REFUSALS.get(e.refusal, sentences.PASSKEY_REFUSED)
             return await responder.new_passkey_page(action.request, action.visit, 400, typed=typed, error=error)
@@ -129,7 +130,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
             raise RouteNotFound
         return self._shown_codes(action, made)
 
-    def _shown_codes(self, action: PostedAction, made: RecoveryCodes, done: Text | None = None) -> bytes:
+    def _shown_codes(self, action: PostedAction, made: "RecoveryCodes", done: Text | None = None) -> bytes:
         """Return the page with new codes: the answer to the form, so that no address shows them again."""
         shown = views.codes_page(replace(self.responder.visit_of(action.request, action.visit), done=done), made)
         return self.responder.pages.page(action.request, 200, shown, at="")
@@ -141,12 +142,12 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         if name is None:
             error = sentences.DEVICE_NAME_UNUSABLE
             return await responder.passkey_page(action.request, visit, passkey_id, 400, typed=typed, error=error)
-        await responder.run(responder.services.page.passkeys.rename(visit.caller, passkey_id, name))
+        await responder.run(responder.services.page.passkeys.get().rename(visit.caller, passkey_id, name))
         return responder.done(action.request, "passkey-named")
 
     async def _remove_passkey(self, action: PostedAction) -> bytes:
         self.responder.require_recent(action.visit)
-        removing = self.responder.services.page.passkeys.remove(
+        removing = self.responder.services.page.passkeys.get().remove(
             action.visit.caller, action.fields.get("passkey_id", "")
         )
         removed: Removed = await self.responder.run(removing)
@@ -269,7 +270,7 @@ class ActionRoutes(Component, frozen=True, kw_only=True):
         except SignInRejected as e:
             return await self._rejected(action, "old", e, sentences.PASSWORD_REFUSED)
         self.responder.guard.set_cookie(request, token)
-        kept = await page.kept_ways(action.visit.caller.player_id)
+        kept = await page.ways.kept(action.visit.caller.player_id)
         notices = {(True, True): "password-both", (True, False): "password-passkeys", (False, True): "password-codes"}
         return self.responder.done(action.request, notices.get((kept.passkeys, kept.codes), "password"))
 

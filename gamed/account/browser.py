@@ -5,6 +5,7 @@ A sign-in is a login without a game: it belongs to one browser from its start, a
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,10 +31,8 @@ from gamed.login.store import LoginStore
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
-from gamed.passkeys.model import Passkey, PasskeyPrompt
-from gamed.passkeys.recovery import KeptWays, RecoveryService, kept_ways
-from gamed.passkeys.recovery_rules import RecoveryCodes
-from gamed.passkeys.service import PasskeyService
+from gamed.passkeys.ceremony import PasskeyPrompt
+from gamed.passkeys.ways_store import WaysStore
 from gamed.players.errors import LinkEnded, LinkUnused
 from gamed.players.names import SignInMethod, new_player_id
 from gamed.saves.limits import Usage
@@ -43,7 +42,13 @@ from gamed.sessions.browser_rules import BrowserInfo, BrowserName, NewBrowserSes
 from gamed.sessions.credentials import AuthenticatedSession, SessionInfo, generate_pair, new_session_id
 from gamed.sessions.errors import SessionError, SessionNotFound
 from gamed.sessions.service import RevocationListener, SessionService
-from gamed.structs import Component, redacts
+from gamed.structs import Component, Late, redacts
+
+if TYPE_CHECKING:
+    from gamed.passkeys.model import Passkey
+    from gamed.passkeys.recovery import RecoveryService
+    from gamed.passkeys.recovery_rules import RecoveryCodes
+    from gamed.passkeys.service import PasskeyService
 
 SLOTS_AT_ONCE = 50
 """The slots that the page shows at once."""
@@ -113,7 +118,7 @@ class AccountOverview(Struct, frozen=True):
     """There are accounts from before providers signed in here."""
     owner_page: bool = False
     """The player is the owner, and the page on which the owner looks after the server is on."""
-    passkeys: Sequence[Passkey] = ()
+    passkeys: Sequence["Passkey"] = ()
     passkey_host: str = ""
     """The host of the passkeys that can be used, "" where browsers allow none."""
     codes_left: int | None = None
@@ -341,8 +346,9 @@ class AccountPage(Component, frozen=True, kw_only=True):
     account: AccountService
     saves: SaveService
     passwords: PasswordAuthenticator
-    passkeys: PasskeyService
-    recovery: RecoveryService
+    ways: WaysStore
+    passkeys: Late["PasskeyService"]
+    recovery: Late["RecoveryService"]
     revoked: RevocationListener
 
     async def overview(self, visit: BrowserVisit, place: SavesPlace) -> AccountOverview:
@@ -377,24 +383,20 @@ class AccountPage(Component, frozen=True, kw_only=True):
             own,
             adoptable,
             owner_page,
-            await self.passkeys.list(caller),
-            self.passkeys.site.rp_id if self.passkeys.site else "",
-            await self.recovery.left(caller),
+            await self.ways.passkeys(caller.player_id),
+            self.ways.site.rp_id if self.ways.site else "",
+            await self.ways.codes_left(caller.player_id),
         )
 
-    async def make_codes(self, visit: BrowserVisit, replaces: str | None = None) -> RecoveryCodes | None:
+    async def make_codes(self, visit: BrowserVisit, replaces: str | None = None) -> "RecoveryCodes | None":
         """Return new recovery codes of the visitor, with the name that is typed with one.
 
         The name is read first: an error afterwards would leave codes that no page has shown. The rest is as
         RecoveryService.make() describes it. Do not cancel this. Raise CodesReplaced or RateLimited.
         """
         name = await self.account_name(visit)
-        made = await self.recovery.make(visit.caller, replaces)
+        made = await self.recovery.get().make(visit.caller, replaces)
         return made and replace(made, account=name or "")
-
-    async def kept_ways(self, player_id: str) -> KeptWays:
-        """Return the ways to sign in that a new password leaves."""
-        return await kept_ways(self.passkeys, self.recovery, player_id)
 
     async def passkey_prompt(self, visit: BrowserVisit, server: str) -> PasskeyPrompt:
         """Return the parts of the page that makes a passkey on the server of this name.
@@ -402,7 +404,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
         Raise PasskeysOff or PasskeysFull.
         """
         names = await self.store.names(visit.caller.player_id)
-        return await self.passkeys.registration_prompt(visit.caller, server, names.account or names.display or server)
+        player = names.account or names.display or server
+        return await self.passkeys.get().registration_prompt(visit.caller, server, player)
 
     async def adopt(self, visit: BrowserVisit, form: SignInForm) -> None:
         """Bring the old local account of this name and password into the visitor's account.

@@ -170,7 +170,7 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
         require_top_level_navigation(request)
         visit = await self.responder.authenticate(request)
         self.responder.require_recent(visit)
-        stock = await self.responder.services.page.recovery.stock(visit.caller)
+        stock = await self.responder.services.page.recovery.get().stock(visit.caller)
         if stock is None:
             raise RouteNotFound
         shown = views.recovery_page(self.responder.visit_of(request, visit), stock)

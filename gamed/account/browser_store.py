@@ -27,7 +27,7 @@ from gamed.login.collect_rules import CollectCommand, CollectOutcome
 from gamed.login.keys import Identified, ProviderIdentity, RecoveryAccount, decode_identity
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
-from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys import ways_tables
 from gamed.players import tables
 from gamed.players.names import LOCAL
 from gamed.players.owner_tables import is_trusted_way, read_switch
@@ -212,7 +212,7 @@ def _is_verified(connection: Connection, proved: Identified, login: LoginTransac
         return False
     passkey_id = collect_store.passkey_of(proved)
     if passkey_id:
-        switch, made_ms = read_switch(connection), passkey_tables.created_ms(connection, passkey_id, player_id)
+        switch, made_ms = read_switch(connection), ways_tables.created_ms(connection, passkey_id, player_id)
         return switch is None or (made_ms is not None and made_ms <= switch.on_ms)
     asked_again = proved.asked_again if isinstance(proved, ProviderIdentity) else True
     return asked_again and is_trusted_way(connection, player_id, login.provider)

@@ -66,7 +66,8 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             account=self.account,
             saves=saves.saves,
             passwords=login.passwords,
-            passkeys=login.passkeys.passkeys,
+            ways=login.passkeys.ways,
+            passkeys=login.passkeys.service,
             recovery=login.recovery.codes,
             revoked=self.revoked,
         )
@@ -74,8 +75,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             store=store,
             sessions=sessions,
             account=self.account,
-            passkeys=login.passkeys.passkeys,
-            recovery=login.recovery.codes,
+            ways=login.passkeys.ways,
             now_ms=context.now_ms,
         )
         services = AccountServices(sign_in, page, sessions, self.account, saves.saves, saves.exports, own_data)
@@ -99,8 +99,7 @@ class AccountComponents(Struct, frozen=True, kw_only=True, eq=False):
             store=links,
             logins=login.store,
             passwords=login.passwords,
-            passkeys=login.passkeys.passkeys,
-            recovery=login.recovery.codes,
+            ways=login.passkeys.ways,
             revoked=self.revoked,
         )
         return (

@@ -15,10 +15,9 @@ from gamed.login.browser import RedirectToResult
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
-from gamed.passkeys.recovery import KeptWays, RecoveryService, kept_ways
-from gamed.passkeys.service import PasskeyService
+from gamed.passkeys.ways_store import WaysStore
 from gamed.players.errors import LinkEnded, NameMalformed, NameTaken, OwnInviteUsed
-from gamed.players.names import LOCAL, new_player_id, parse_name
+from gamed.players.names import LOCAL, OtherWays, new_player_id, parse_name
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
@@ -99,8 +98,7 @@ class ResetService(Component, frozen=True, kw_only=True):
     store: LinkStore
     logins: LoginStore
     passwords: PasswordAuthenticator
-    passkeys: PasskeyService
-    recovery: RecoveryService
+    ways: WaysStore
     revoked: RevocationListener
 
     async def open(self, token: str, address: str) -> str:
@@ -108,7 +106,7 @@ class ResetService(Component, frozen=True, kw_only=True):
         await _count(self.context, self.logins, b"entry", address)
         return (await self.store.open_reset_link(token, self.context.now_ms())).name or ""
 
-    async def set_password(self, form: SignInForm) -> KeptWays:
+    async def set_password(self, form: SignInForm) -> OtherWays:
         """Set the password and end everything that `gamed players password` ends.
 
         Return the ways to sign in that still work. Do not cancel this. Raise SignInRejected, which leaves the link
@@ -121,7 +119,7 @@ class ResetService(Component, frozen=True, kw_only=True):
         player_id = await self.store.reset_password(PasswordReset(form.token, password), context.now_ms())
         context.audit.record(SecurityEvent.PASSWORD_CHANGED, player=player_id)
         self.revoked(player_id)
-        return await kept_ways(self.passkeys, self.recovery, player_id)
+        return await self.ways.kept(player_id)
 
 
 async def _count(context: LoginContext, logins: LoginStore, purpose: bytes, address: str) -> None:

@@ -89,7 +89,7 @@ class LinkRoutes(Component, frozen=True, kw_only=True):
             status, feedback = report(request, rejected)
             return self.pages.page(request, status, views.invite_page(self._view(request, link), "", feedback))
         self.guard.set_cookie(request, session)
-        if self.resets.passkeys.site is not None:
+        if self.resets.ways.site is not None:
             self.guard.set_notice(request, "invited")
         return see_other(request, f"{self.pages.base_url()}{HOME}")
 

@@ -4,7 +4,7 @@ It holds what the page shows. It never holds a player's number at a provider, an
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Raw
 from msgspec.json import encode, format
@@ -12,9 +12,7 @@ from msgspec.json import encode, format
 from gamed.account.browser_store import AccountPageStore
 from gamed.account.service import AccountService
 from gamed.audit import RecordedEvent
-from gamed.passkeys.model import Passkey
-from gamed.passkeys.recovery import RecoveryService
-from gamed.passkeys.service import PasskeyService
+from gamed.passkeys.ways_store import WaysStore
 from gamed.players.names import SignInMethod
 from gamed.saves.model import ExportedFile
 from gamed.sessions.browser_rules import BrowserInfo
@@ -22,6 +20,9 @@ from gamed.sessions.credentials import AuthenticatedSession, SessionInfo
 from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import Now, rfc3339
+
+if TYPE_CHECKING:
+    from gamed.passkeys.model import Passkey
 
 FILE_NAME: Final = "me.json"
 EVENTS: Final = 1000
@@ -36,8 +37,7 @@ class OwnData(Component, frozen=True, kw_only=True):
     store: AccountPageStore
     sessions: SessionService
     account: AccountService
-    passkeys: PasskeyService
-    recovery: RecoveryService
+    ways: WaysStore
     now_ms: Now
 
     async def read(self, caller: AuthenticatedSession) -> ExportedFile:
@@ -51,8 +51,8 @@ class OwnData(Component, frozen=True, kw_only=True):
             "created_at": rfc3339(names.created_ms),
             "exported_at": rfc3339(now_ms),
             "sign_in": [_way(method) for method, _ in await self.account.identities(caller)],
-            "passkeys": [_passkey(each) for each in await self.passkeys.list(caller)],
-            "recovery_codes_left": await self.recovery.left(caller),
+            "passkeys": [_passkey(each) for each in await self.ways.passkeys(player_id)],
+            "recovery_codes_left": await self.ways.codes_left(player_id),
             "devices": [_device(each) for each in await self.sessions.list(caller)],
             "browsers": [_browser(each) for each in await self.store.browsers(player_id, now_ms)],
             "activity": _activity(await self.store.activity(player_id, EVENTS)),
@@ -65,7 +65,7 @@ def _way(method: SignInMethod) -> Mapping[str, object]:
     return {"provider": method.provider, **instants}
 
 
-def _passkey(passkey: Passkey) -> Mapping[str, object]:
+def _passkey(passkey: "Passkey") -> Mapping[str, object]:
     used = None if passkey.last_used_ms is None else rfc3339(passkey.last_used_ms)
     shown = {"name": passkey.name, "created_at": rfc3339(passkey.created_ms), "last_used_at": used}
     return {**shown, "synced": passkey.synced, "backed_up": passkey.backed_up}

@@ -27,7 +27,6 @@ from gamed.login.sentences import CODE_NOT_ENOUGH, TITLE_OTHER, TITLES, Place
 from gamed.login.views import FormFeedback
 from gamed.pages.model import Text, text
 from gamed.passkeys.errors import LastPasskey, PasskeysFull, PasskeysOff, PasskeyUnknown
-from gamed.passkeys.model import suggested_name
 from gamed.players.errors import (
     AccountReauthenticationRequired,
     LastIdentity,
@@ -140,7 +139,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         error: Text | None = None,
     ) -> bytes:
         """Return the page of a passkey; raise PasskeyUnknown. `error` is about the name that was typed."""
-        passkeys = await self.services.page.passkeys.list(visit.caller)
+        passkeys = await self.services.page.ways.passkeys(visit.caller.player_id)
         found = next((each for each in passkeys if each.passkey_id == passkey_id), None)
         if found is None:
             raise PasskeyUnknown
@@ -155,7 +154,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         Raise PasskeysOff or PasskeysFull.
         """
         prompt = await self.services.page.passkey_prompt(visit, self.pages.server.title)
-        name = typed or suggested_name(browser_name(request))
+        name = typed or browser_name(request).title
         shown = views.new_passkey_page(self.visit_of(request, visit), prompt, name, error)
         return self.pages.page(request, status, shown)
 

@@ -7,10 +7,9 @@ from gamed.login.local import FormError
 from gamed.login.sentences import recovered
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Text, text
-from gamed.passkeys.model import PASSKEY
-from gamed.passkeys.recovery_rules import CODES
+from gamed.passkeys.limits import CODES
 from gamed.players.errors import AdoptRefusal
-from gamed.sessions.credentials import RECOVERY_CODE
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE
 
 # What was done
 NOTICES: Mapping[str, Text] = {

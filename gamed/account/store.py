@@ -18,15 +18,13 @@ from gamed.account.service import AdoptCommand, Removal, UnlinkCommand, Unlinked
 from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits, security_events
 from gamed.database.connection import Connection
-from gamed.passkeys import recovery_tables
-from gamed.passkeys import tables as passkey_tables
-from gamed.passkeys.model import PASSKEY
+from gamed.passkeys import ways_tables
 from gamed.players import keyring, tables
 from gamed.players.errors import AdoptRefusal, LastIdentity, MergeRefused, PlayerUnknown
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import RECOVERY_CODE
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE
 from gamed.structs import Component
 
 if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
@@ -92,7 +90,7 @@ def unlink_method(connection: Connection, command: UnlinkCommand, enabled: SignI
         return LastIdentity()
     tables.unlink(connection, player_id, command.provider)
     if command.provider == LOCAL:
-        recovery_tables.delete(connection, player_id)  # they are typed with its name
+        ways_tables.delete_codes(connection, player_id)  # they are typed with its name
     others = names_of_others(methods, gone, enabled)
     if LOCAL in others:
         others |= {RECOVERY_CODE}  # a code is one of the local account, with whose name it was typed
@@ -118,7 +116,7 @@ def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> 
         return AdoptRefusal.BLOCKED
     if old.owner or any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
         return AdoptRefusal.LINKED
-    if passkey_tables.count_of(connection, old_id):
+    if ways_tables.count_passkeys(connection, old_id):
         return AdoptRefusal.LINKED
     moved = merge_players(connection, keys, old_id, heir_id, command.now_ms).moved
     if LOCAL in moved:  # it is a way to sign in as this player from now on; see owner_tables.is_trusted_way()
@@ -234,7 +232,7 @@ def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: s
     merged = _move_methods(connection, keys, player_id, heir_id, now_ms)
     old = tables.find_player(connection, player_id)
     mark_removed(connection, player_id, now_ms)
-    recovery_tables.delete(connection, player_id)  # indexed under this player; the heir makes new ones
+    ways_tables.delete_codes(connection, player_id)  # indexed under this player; the heir makes new ones
     shown = tables.display_name_of(connection, keys.sealer, player_id)
     if shown is not None and tables.display_name_of(connection, keys.sealer, heir_id) is None:
         tables.set_display_name(connection, keys.sealer, heir_id, shown)
@@ -262,9 +260,9 @@ def _move_methods(connection: Connection, keys: Keys, player_id: str, heir_id: s
         (left if taken else moved).append("local")
         if not taken:
             _move_account(connection, keys, account[0], values)
-    if passkey_tables.move(connection, player_id, heir_id, now_ms):
+    if ways_tables.move_passkeys(connection, player_id, heir_id, now_ms):
         moved.append(PASSKEY)
-    if passkey_tables.count_of(connection, player_id):
+    if ways_tables.count_passkeys(connection, player_id):
         left.append(PASSKEY)
     return MergeResult(tuple(moved), tuple(left))
 

@@ -1,7 +1,7 @@
 """The pages of a player's account, of invites and of reset links: the values that their templates show."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError, Struct, convert
 from msgspec.json import decode
@@ -14,16 +14,19 @@ from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
 from gamed.login.views import FIRST_PAGE, FormFeedback, message
 from gamed.pages.model import Page, Text, Way, page, text
-from gamed.passkeys.model import MAX_PASSKEYS, Passkey, PasskeyPrompt
-from gamed.passkeys.recovery import KeptWays
-from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
-from gamed.players.names import LOCAL
+from gamed.passkeys.ceremony import PasskeyPrompt
+from gamed.passkeys.limits import MAX_PASSKEYS
+from gamed.players.names import LOCAL, OtherWays
 from gamed.saves.model import SlotEntry, Version
 from gamed.sessions.browser_rules import BrowserName
 from gamed.sessions.credentials import SessionInfo
 from gamed.structs import redacts
 from gamed.timestamps import parse_rfc3339
 from gamed.visible_text import visible
+
+if TYPE_CHECKING:
+    from gamed.passkeys.model import Passkey
+    from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
 
 HOME: Final = ACCOUNT
 INVITE, RESET = "/auth/invite", "/auth/reset"
@@ -43,7 +46,7 @@ TYPED_CHARACTERS: Final = 260
 DELETE_WORD: Final = "delete"
 CONFLICT, DELETE = "conflict", "delete"
 _FIRST_SAVES = SavesPlace()
-_NO_WAYS = KeptWays(passkeys=False, codes=False)
+_NO_WAYS = OtherWays(passkeys=False, codes=False)
 _ALARMING = WARNINGS | {
     SecurityEvent.SIGN_IN_REFUSED,
     SecurityEvent.RECOVERY_CODES_MADE,
@@ -350,18 +353,18 @@ def rename_page(visit: Visit, device: ShownDevice, typed: str | None = None, err
     return page("rename_device", visit=visit, device=device, value=value, error=error)
 
 
-def passkey_page(visit: Visit, passkey: Passkey, typed: str | None = None, error: Text | None = None) -> Page:
+def passkey_page(visit: Visit, passkey: "Passkey", typed: str | None = None, error: Text | None = None) -> Page:
     """Return the page that renames or removes a passkey; `error` is a sentence about the name that was typed."""
     value = passkey.name if typed is None else typed[:TYPED_CHARACTERS]
     return page("passkey", visit=visit, shown=passkey, value=value, error=error)
 
 
-def recovery_page(visit: Visit, stock: CodeStock) -> Page:
+def recovery_page(visit: Visit, stock: "CodeStock") -> Page:
     """Return the page before recovery codes are made; those that are left become void."""
     return page("recovery", visit=visit, stock=stock)
 
 
-def codes_page(visit: Visit, made: RecoveryCodes) -> Page:
+def codes_page(visit: Visit, made: "RecoveryCodes") -> Page:
     """Return the page that shows new recovery codes, once."""
     return page("recovery_codes", visit=visit, made=made)
 
@@ -474,7 +477,7 @@ def reset_page(view: LinkView, account_name: str, feedback: FormFeedback | None 
     return page("reset", view=view, path=f"{RESET}/{view.token}", account_name=account_name, feedback=feedback)
 
 
-def reset_done_page(kept: KeptWays = _NO_WAYS) -> Page:
+def reset_done_page(kept: OtherWays = _NO_WAYS) -> Page:
     """Return the page; it names the ways that a new password does not end."""
     lines = [text("You are signed out everywhere. Sign in again from the game, or open your account.")]
     if kept.passkeys:

@@ -15,7 +15,7 @@ from gamed.login.errors import (
     UnknownLoginLink,
     WrongBrowser,
 )
-from gamed.login.keys import LOCAL, LoginLookup, ReturnProof, login_token
+from gamed.login.keys import LoginLookup, ReturnProof, login_token
 from gamed.login.policy import LoginContext
 from gamed.login.store import FindEnded, LoginStore, callback_key
 from gamed.login.transaction import (
@@ -255,13 +255,16 @@ class ResultService(Component, frozen=True, kw_only=True):
 
     async def get(self, login_id: str, browser: Index | None) -> ResultPage:
         """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
-        key = LoginLookup("login_id", login_id)
-        login = await self.browsers.find(key)
+        found, left = await self.store.find_result(login_id)
+        if found is None:
+            raise UnknownLoginLink
+        login = found.at_time(self.context.now_ms())
         if not login.belongs_to(browser):
             raise WrongBrowser
-        return ResultPage(await self._current(key, login), login.client.locale)
+        return ResultPage(await self._current(login, left), login.client.locale)
 
-    async def _current(self, key: LoginLookup, login: LoginTransaction) -> LoginResult:
+    async def _current(self, login: LoginTransaction, codes_left: int | None) -> LoginResult:
+        key = LoginLookup("login_id", login.login_id)
         if login.intent is LoginIntent.ACCOUNT:
             return OnAccountPage(login.login_id)
         try:
@@ -270,11 +273,11 @@ class ResultService(Component, frozen=True, kw_only=True):
                 login = transition.after
                 if transition.before.returnable and login.returned_to_game:
                     return ReturnToGame(login, self._proof(login).ticket.reveal().decode())
-            return await self._result(login)
+            return await self._result(login, codes_left)
         except DecryptionFailed as e:
-            return await self._result(await self.browsers.interrupt(key, e))
+            return await self._result(await self.browsers.interrupt(key, e), codes_left)
 
-    async def _result(self, login: LoginTransaction) -> LoginResult:
+    async def _result(self, login: LoginTransaction, codes_left: int | None) -> LoginResult:
         match login.stage:
             case LoginStage.READY if login.return_proof is not ProofMethod.NONE:
                 code = self._proof(login).formatted_code()
@@ -283,8 +286,7 @@ class ResultService(Component, frozen=True, kw_only=True):
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
                 linked = login.intent is LoginIntent.LINK
-                left = await self._codes_left(login)
-                finished = Finished(signed_in=True, linked=linked, final=login.final, codes_left=left)
+                finished = Finished(signed_in=True, linked=linked, final=login.final, codes_left=codes_left)
                 player = await self._named_player(login)
                 return finished if player is None else replace(finished, provider=login.provider, player=player)
             case _ if login.outcome is None:
@@ -297,11 +299,6 @@ class ResultService(Component, frozen=True, kw_only=True):
         named = {LoginIntent.LINK: login.requesting_session_id, LoginIntent.ADOPT: login.session_id}
         session_id = named.get(login.intent)
         return session_id and await self.store.session_owner_name(session_id, self.context.now_ms())
-
-    async def _codes_left(self, login: LoginTransaction) -> int | None:
-        if login.provider != LOCAL or login.session_id is None:
-            return None
-        return await self.store.codes_left(login.session_id)
 
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from twisted.internet.task import deferLater
@@ -33,13 +34,19 @@ from gamed.login.store import FindEnded, LoginStore, advanced_logins
 from gamed.long_poll import LongPollRegistry
 from gamed.pages.languages import Languages
 from gamed.pages.render import PageRenderer
-from gamed.passkeys.build import build_passkeys, build_recovery
+from gamed.passkeys.ceremony import PasskeySite
+from gamed.passkeys.ways_store import WaysStore
 from gamed.players.names import SignInMethods
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.providers.base import IdentityProvider
 from gamed.providers.discovery import identity_namespace, namespace_indexes
 from gamed.sessions.credentials import SessionPolicy
 from gamed.sessions.service import FirstUses, RevocationListener, SessionService
+from gamed.structs import Late
+
+if TYPE_CHECKING:
+    from gamed.passkeys.recovery import RecoveryService
+    from gamed.passkeys.service import PasskeyService
 
 _log = EventLog(Logger())
 
@@ -183,6 +190,8 @@ def build_login(
     passwords = PasswordAuthenticator(
         context=context, store=store, hasher=hasher or AsyncPasswordHasher(service.reactor)
     )
+    site = PasskeySite.of(config.public_url)
+    ways = WaysStore(reads=databases.reads, keys=keys, site=site, has_codes=config.mode is Mode.LOCAL)
     return LoginComponents(
         context=context,
         store=store,
@@ -195,14 +204,8 @@ def build_login(
         collects=CollectService(context=context, store=store, waiters=waiters, revoked=revoked),
         browsers=browsers,
         passwords=passwords,
-        passkeys=PasskeyAuthenticator(
-            context=context,
-            store=store,
-            passkeys=build_passkeys(service, enabled_methods(config, keys.indexer), revoked),
-        ),
-        recovery=RecoveryAuthenticator(
-            passwords=passwords, codes=build_recovery(service, revoked, on=config.mode is Mode.LOCAL)
-        ),
+        passkeys=PasskeyAuthenticator(context=context, store=store, ways=ways, service=late_passkeys(service, revoked)),
+        recovery=RecoveryAuthenticator(passwords=passwords, codes=late_recovery(service, revoked)),
         authorize=AuthorizeService(context=context, browsers=browsers, store=store, access=access, passwords=passwords),
         callbacks=CallbackService(context=context, browsers=browsers, store=store, access=access, waiters=waiters),
         results=ResultService(context=context, store=store, browsers=browsers),
@@ -210,6 +213,24 @@ def build_login(
         namespaces=namespace_indexes(keys.indexer, config.providers.values()),
         drawing=drawing or drawing_threads(service.reactor),
     )
+
+
+def late_passkeys(service: ServiceContext, revoked: RevocationListener) -> Late["PasskeyService"]:
+    def build() -> "PasskeyService":
+        from gamed.passkeys.build import build_passkeys
+
+        return build_passkeys(service, enabled_methods(service.config, service.keys.indexer), revoked)
+
+    return Late(build)
+
+
+def late_recovery(service: ServiceContext, revoked: RevocationListener) -> Late["RecoveryService"]:
+    def build() -> "RecoveryService":
+        from gamed.passkeys.build import build_recovery
+
+        return build_recovery(service, revoked, on=service.config.mode is Mode.LOCAL)
+
+    return Late(build)
 
 
 def build_pages(service: ServiceContext, access: ProviderAccess) -> PageResponder:

@@ -13,9 +13,8 @@ from gamed.config.model import Registration
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.transaction import LoginEvent, LoginTransaction, ProofMethod, Transition
 from gamed.outcomes import LoginFailure
-from gamed.passkeys.model import PASSKEY
 from gamed.sessions import credentials
-from gamed.sessions.credentials import RECOVERY_CODE, CredentialPair
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE, CredentialPair
 
 
 class NewSession(Struct, frozen=True):

@@ -31,13 +31,11 @@ from gamed.login.keys import (
 )
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, Transition
 from gamed.outcomes import LoginFailure
-from gamed.passkeys import recovery_tables
-from gamed.passkeys import tables as passkey_tables
-from gamed.passkeys.model import PASSKEY
+from gamed.passkeys import ways_tables
 from gamed.players import tables as player_tables
 from gamed.players.names import name_index
 from gamed.sessions import tables as session_tables
-from gamed.sessions.credentials import RECOVERY_CODE
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE
 
 
 def collect_login(connection: Connection, keys: Keys, command: CollectCommand) -> CollectOutcome | None:
@@ -161,7 +159,7 @@ def codes_left(connection: Connection, proved: Identified, admitted: CollectResu
     """Return how many recovery codes are left of a player whom one of them has just signed in, else None."""
     if not isinstance(proved, RecoveryAccount) or not isinstance(admitted, CollectResult):
         return None
-    return recovery_tables.count_of(connection, proved.player_id)
+    return ways_tables.count_codes(connection, proved.player_id)
 
 
 def player_of(connection: Connection, keys: Keys, proved: Identified) -> str | None:
@@ -194,7 +192,7 @@ def admit_passkey(
     connection: Connection, account: PasskeyAccount, command: CollectCommand
 ) -> CollectResult | LoginFailure:
     """Admit the player whose passkey signed in, unless it was removed since."""
-    if not passkey_tables.belongs_to(connection, account.passkey_id, account.player_id):
+    if not ways_tables.belongs_to(connection, account.passkey_id, account.player_id):
         return LoginFailure.SESSION_REVOKED
     return _admit_player(connection, account.player_id, command)
 
@@ -209,7 +207,7 @@ def admit_recovery(
     admitted = _admit_player(connection, account.player_id, command)
     if isinstance(admitted, LoginFailure):
         return admitted
-    used = recovery_tables.use(connection, Index(account.code_index), account.player_id)
+    used = ways_tables.use_code(connection, Index(account.code_index), account.player_id)
     return admitted if used else LoginFailure.SESSION_REVOKED
 
 

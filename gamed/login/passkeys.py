@@ -4,6 +4,7 @@ See WebAuthn Level 2, 7.2; docs/owners/configuration.md: Limits.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gamed.audit import SecurityEvent
 from gamed.crypto import Index
@@ -11,12 +12,15 @@ from gamed.login.keys import PasskeyAccount
 from gamed.login.local import PER_ADDRESS_FACTOR, FormError, SignInForm, SignInRejected
 from gamed.login.policy import LoginContext, per_address
 from gamed.login.store import LoginStore
+from gamed.passkeys.ceremony import Ceremony, PasskeyPrompt, sign_in_prompt
 from gamed.passkeys.errors import PasskeyRefused
-from gamed.passkeys.model import PASSKEY, PasskeyPrompt
-from gamed.passkeys.service import PasskeyService
+from gamed.passkeys.ways_store import WaysStore
 from gamed.rate_limit import RateLimit, RateLimited
-from gamed.sessions.credentials import RECENT_MS
-from gamed.structs import Component
+from gamed.sessions.credentials import PASSKEY, RECENT_MS
+from gamed.structs import Component, Late
+
+if TYPE_CHECKING:
+    from gamed.passkeys.service import PasskeyService
 
 
 def login_row(login_id: str, browser: Index) -> str:
@@ -34,23 +38,27 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
 
     context: LoginContext
     store: LoginStore
-    passkeys: PasskeyService
+    ways: WaysStore
+    service: Late["PasskeyService"]
 
     def prompt(self, row: str) -> PasskeyPrompt | None:
         """Return the parts of a page; None where browsers allow no passkeys."""
-        return self.passkeys.sign_in_prompt(row)
+        site, context = self.ways.site, self.context
+        if site is None:
+            return None
+        return sign_in_prompt(site, Ceremony.begin(context.random, context.now_ms()), context.keys, row)
 
     async def is_offered(self, login_id: str) -> bool:
         """Return whether the end of a login offers a passkey: it made a local account less than ten minutes ago.
 
         The game has the sign-in already, so nothing waits for the answer.
         """
-        if self.passkeys.site is None:
+        if self.ways.site is None:
             return False
         created = await self.store.created_player(login_id)
         if created is None or created.name is None or self.context.now_ms() - created.player.created_ms > RECENT_MS:
             return False
-        return not await self.passkeys.has_usable(created.player.player_id)
+        return not await self.ways.has_usable(created.player.player_id)
 
     async def authenticate(self, form: SignInForm, row: str, fields: Mapping[str, str]) -> PasskeyAccount:
         """Return the player of the passkey; raise SignInRejected. Do not cancel this."""
@@ -62,7 +70,7 @@ class PasskeyAuthenticator(Component, frozen=True, kw_only=True):
             self._record("too_many_passwords", form)
             raise SignInRejected(FormError.LIMIT, e.retry_after) from None
         try:
-            proven = await self.passkeys.prove(row, fields)
+            proven = await self.service.get().prove(row, fields)
         except PasskeyRefused as e:
             self._record(f"passkey_{e.refusal.value}", form, e.player_id)
             raise SignInRejected(FormError.PASSKEY) from None

@@ -3,21 +3,25 @@
 See docs/owners/configuration.md: Limits.
 """
 
+from typing import TYPE_CHECKING
+
 from gamed.audit import SecurityEvent
 from gamed.login.keys import RecoveryAccount
 from gamed.login.local import FormError, PasswordAuthenticator, SignInForm, SignInRejected
-from gamed.passkeys.recovery import RecoveryService
 from gamed.players.errors import NameMalformed
 from gamed.players.names import name_index, parse_name
 from gamed.sessions.credentials import RECOVERY_CODE
-from gamed.structs import Component
+from gamed.structs import Component, Late
+
+if TYPE_CHECKING:
+    from gamed.passkeys.recovery import RecoveryService
 
 
 class RecoveryAuthenticator(Component, frozen=True, kw_only=True):
     """The check of a typed name and recovery code, which counts with the passwords of that name and address."""
 
     passwords: PasswordAuthenticator
-    codes: RecoveryService
+    codes: Late["RecoveryService"]
 
     async def authenticate(self, form: SignInForm, typed: str) -> RecoveryAccount:
         """Return the account of the name, if the code is one of its player; raise SignInRejected.
@@ -30,7 +34,7 @@ class RecoveryAuthenticator(Component, frozen=True, kw_only=True):
             name = name_index(indexer, parse_name(form.name))
         except NameMalformed:
             name = name_index(indexer, "")  # found nowhere, with the reads of an unknown name
-        found = await self.codes.find(name, typed)
+        found = await self.codes.get().find(name, typed)
         if found.index is None:
             values = {"provider": RECOVERY_CODE, "outcome": "wrong_recovery_code", "request": form.request_id}
             if found.player_id:  # as with a wrong password, its player reads it in the account

@@ -4,7 +4,6 @@ See docs/protocol.md: Signing in; docs/owners/configuration.md: Limits.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Sequence
-from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -19,11 +18,11 @@ from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
 from gamed.login.callback_rules import INVALIDATES_ATTEMPT, CallbackCheck, CallbackDecision
 from gamed.login.collect_rules import CollectCommand, CollectOutcome
 from gamed.login.errors import TooManyLogins
-from gamed.login.keys import LoginLookup
+from gamed.login.keys import LOCAL, LoginLookup
 from gamed.login.policy import LoginQuota, per_address
 from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTransaction, Transition, TransitionFunction
 from gamed.long_poll import Waiter
-from gamed.passkeys import recovery_tables
+from gamed.passkeys import ways_tables
 from gamed.players import tables as player_tables
 from gamed.players.tables import LocalAccount, NamedPlayer
 from gamed.rate_limit import RateLimit, RateLimited
@@ -67,7 +66,23 @@ class LoginStore(Component, frozen=True, kw_only=True):
         # Here, because each id from outside is looked up here before any transaction gets it.
         if isinstance(key.value, str) and not is_storable(key.value):
             return None
-        login = await self.reads.submit(lambda connection: tables.find_login(connection, key))
+        return self._used(await self.reads.submit(lambda connection: tables.find_login(connection, key)))
+
+    async def find_result(self, login_id: str) -> tuple[LoginTransaction | None, int | None]:
+        """Return the login as find() does, and how many recovery codes are left if one of them opened its session."""
+        if not is_storable(login_id):
+            return None, None
+
+        def read(connection: Connection) -> tuple[LoginTransaction | None, int | None]:
+            login = tables.find_login(connection, LoginLookup("login_id", login_id))
+            if login is None or login.provider != LOCAL or login.session_id is None:
+                return login, None
+            return login, ways_tables.codes_left_after(connection, login.session_id)
+
+        login, left = await self.reads.submit(read)
+        return self._used(login), left
+
+    def _used(self, login: LoginTransaction | None) -> LoginTransaction | None:
         # A read while the disk was full used the credentials, which is only in memory: they are not delivered again.
         if login is not None and login.stage is LoginStage.DELIVERED and login.session_id in self.first_used:
             return login.apply(LoginEvent.ACKNOWLEDGE, login.stage_ms)
@@ -140,10 +155,6 @@ class LoginStore(Component, frozen=True, kw_only=True):
             return known if named.display_name is None else f"\u2068{named.display_name}\u2069 ({known})"
 
         return self.reads.submit(transaction)
-
-    def codes_left(self, session_id: str) -> Deferred[int | None]:
-        """Return how many recovery codes a session's player has left if one of them opened the session, else None."""
-        return self.reads.submit(partial(recovery_tables.left_after, session_id=session_id))
 
     def has_player(self, identity: Index) -> Deferred[bool]:
         return self.reads.submit(lambda connection: player_tables.identity_owner(connection, identity) is not None)

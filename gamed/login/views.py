@@ -17,7 +17,7 @@ from gamed.login.sentences import Place
 from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Page, Text, Way, counted, page, text
-from gamed.passkeys.model import PasskeyPrompt
+from gamed.passkeys.ceremony import PasskeyPrompt
 from gamed.structs import redacts
 
 SERVER_ERROR: Final = 500

@@ -17,10 +17,12 @@ from gamed.config.model import Mode
 from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
 from gamed.pages.render import PageRenderer
+from gamed.players.names import OtherWays
 
 FOR_ALL = ("email.utils", "encodings.ascii", "segno", "gamed.pages.environment")
 FOR_PROVIDERS = ("encodings.idna",)
 FOR_PASSWORDS = ("argon2", "argon2.exceptions", "concurrent.futures.thread")
+FOR_CODES = "gamed.passkeys.build"
 FOR_PASSKEYS = "gamed.passkeys.passkey_rules"
 PAUSE_SECONDS = 0.25
 """The pause before each import; the first one leaves the start to the requests that have waited for it."""
@@ -32,7 +34,8 @@ _log = EventLog(Logger())
 class LateModules:
     """The imports that are still to be made, each 5 to 40 ms of the reactor's thread, and then the templates of pages.
 
-    Compiling all of them takes 0.2 s, so a thread does it, and imports what passkeys need: 20 to 60 ms.
+    Compiling all of them takes 0.2 s, so a thread does it, and imports what passkeys need, 20 to 60 ms, and recovery
+    codes, if any player has some.
     """
 
     def __init__(
@@ -41,12 +44,12 @@ class LateModules:
         mode: Mode,
         pages: PageRenderer,
         busy: Callable[[], bool],
-        has_passkeys: Callable[[], Awaitable[bool]],
+        ways: Callable[[], Awaitable[OtherWays]],
     ) -> None:
-        """Wait while `busy` returns True."""
+        """Wait while `busy` returns True; `ways` reads what any player has."""
         self._clock = clock
         self._busy = busy
-        self._has_passkeys = has_passkeys
+        self._ways = ways
         self._names = [*FOR_ALL, *(FOR_PASSWORDS if mode is Mode.LOCAL else FOR_PROVIDERS)]
         self._pages = pages
         self._pauses = 0
@@ -78,13 +81,15 @@ class LateModules:
 
     async def _prepare(self) -> None:
         try:
-            passkeys = await self._has_passkeys()
+            ways = await self._ways()
         except DatabaseError:  # there may be some
-            passkeys = True
-        await deferToThreadPool(self._clock, self._clock.getThreadPool(), self._prepare_in_thread, passkeys)
+            ways = OtherWays(passkeys=True, codes=True)
+        await deferToThreadPool(self._clock, self._clock.getThreadPool(), self._prepare_in_thread, ways)
 
-    def _prepare_in_thread(self, passkeys: bool) -> None:
-        if passkeys:
+    def _prepare_in_thread(self, ways: OtherWays) -> None:
+        if ways.passkeys or ways.codes:
+            _import(FOR_CODES)
+        if ways.passkeys:
             _import(FOR_PASSKEYS)
         for name in self._pages.names:
             self._pages.prepare(name)

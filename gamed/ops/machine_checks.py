@@ -17,7 +17,7 @@ from gamed.database.sqlite.files import EXTERNAL_LIMIT_BYTES
 from gamed.database.store import ServerFacts, Store
 from gamed.open_files import RESERVED_FILES
 from gamed.ops.findings import FailureCause, Finding, HttpFailure, Level, Reached, ok, problem, skipped, warning
-from gamed.passkeys.model import PasskeySite
+from gamed.passkeys.ceremony import PasskeySite
 from gamed.readable import size
 
 OTHERS = 0o077

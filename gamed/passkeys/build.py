@@ -1,7 +1,7 @@
 """Builds the passkeys and recovery codes of a service."""
 
 from gamed.context import ServiceContext
-from gamed.passkeys.model import PasskeySite
+from gamed.passkeys.ceremony import PasskeySite
 from gamed.passkeys.recovery import RecoveryService
 from gamed.passkeys.recovery_store import RecoveryStore
 from gamed.passkeys.service import PasskeyService

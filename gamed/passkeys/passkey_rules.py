@@ -17,16 +17,15 @@ from fido2.cose import CoseKey
 from fido2.webauthn import AttestationObject, AuthenticatorData
 
 from gamed.crypto import base64url
+from gamed.passkeys.ceremony import Ceremony, PasskeySite
 from gamed.passkeys.errors import PasskeyRefused, Refusal
 from gamed.passkeys.model import (
     ALGORITHMS,
     RS256,
     Assertion,
-    Ceremony,
     Credential,
     NewPasskey,
     PasskeyRegistration,
-    PasskeySite,
     StoredPasskey,
     Use,
 )

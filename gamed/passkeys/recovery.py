@@ -13,9 +13,7 @@ from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import Index, Random
-from gamed.database.errors import DatabaseError
 from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
-from gamed.passkeys.service import PasskeyService
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component, redacts
@@ -64,27 +62,9 @@ class RecoveryService(Component, frozen=True, kw_only=True):
         """Return the player of a name, and whether the typed code is one of that player; this uses nothing up."""
         return await self.store.find(name, typed)
 
-    async def left(self, caller: AuthenticatedSession) -> int | None:
-        """Return how many codes the caller has left; None for a player who can have none."""
-        stock = await self.stock(caller)
-        return None if stock is None else stock.left
-
     async def stock(self, caller: AuthenticatedSession) -> CodeStock | None:
         """Return the codes that the caller has left; None for a player who can have none."""
         return await self.store.stock(caller.player_id) if self.on else None
-
-    async def tells_of(self, player_id: str) -> bool:
-        """Return whether a new password tells of codes that still work; True if the database cannot be read.
-
-        The password is changed by then, which no error may hide.
-        """
-        if not self.on:
-            return False
-        try:
-            stock = await self.store.stock(player_id)
-        except DatabaseError:
-            return True
-        return stock is not None and stock.left > 0
 
     async def make(self, caller: AuthenticatedSession, replaces: str | None = None) -> RecoveryCodes | None:
         """Make new codes instead of the caller's old ones of the version `replaces`; end the sessions those opened.
@@ -102,15 +82,3 @@ class RecoveryService(Component, frozen=True, kw_only=True):
         if ended:
             self.revoked(caller.player_id)
         return new
-
-
-class KeptWays(Struct, frozen=True):
-    """The ways to sign in beside the password that a new one leaves: whether the player has any."""
-
-    passkeys: bool
-    codes: bool
-
-
-async def kept_ways(passkeys: PasskeyService, recovery: RecoveryService, player_id: str) -> KeptWays:
-    """Return the ways to sign in that a new password leaves, which the page then names."""
-    return KeptWays(await passkeys.tells_of(player_id), await recovery.tells_of(player_id))

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Purpose, Random
 from gamed.letter_codes import in_groups, random_letters, typed_letters
+from gamed.passkeys.limits import CODES
 from gamed.structs import redacts
 
-CODES: Final = 10
-"""The codes of one player."""
 LETTERS: Final = 20
 GROUP: Final = 5
 TYPED_CHARACTERS: Final = 100

@@ -1,9 +1,13 @@
-"""The SQL of recovery codes: `recovery_code` has at most CODES rows of a player, those that were not used."""
+"""The SQL of recovery codes: `recovery_code` has at most CODES rows of a player, those that were not used.
+
+What other features need is in ways_tables.py.
+"""
 
 from collections.abc import Sequence
 
 from gamed.crypto import Index, Indexer
 from gamed.database.connection import Connection
+from gamed.passkeys import ways_tables
 from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes, code_index
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import RECOVERY_CODE
@@ -11,7 +15,7 @@ from gamed.sessions.credentials import RECOVERY_CODE
 
 def replace(connection: Connection, indexer: Indexer, player_id: str, new: RecoveryCodes, now_ms: int) -> None:
     """Store the indexes of new codes, and delete those that the player had."""
-    delete(connection, player_id)
+    ways_tables.delete_codes(connection, player_id)
     query = """
         INSERT INTO recovery_code (code_index, player_id, created_ms) VALUES (:code_index, :player_id, :now_ms)
     """
@@ -25,21 +29,6 @@ def exists(connection: Connection, index: Index) -> bool:
     return bool(connection.execute(query, {"code_index": index}).fetchone()[0])
 
 
-def use(connection: Connection, index: Index, player_id: str) -> bool:
-    """Use up a code of this player; return False if it was used before, or is void.
-
-    Of two transactions only one gets True.
-    """
-    query = "DELETE FROM recovery_code WHERE code_index = :code_index AND player_id = :player_id"
-    return connection.execute(query, {"code_index": index, "player_id": player_id}).rowcount == 1
-
-
-def count_of(connection: Connection, player_id: str) -> int:
-    """Return how many codes a player has left."""
-    query = "SELECT count(*) FROM recovery_code WHERE player_id = :player_id"
-    return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
-
-
 def stock_of_local(connection: Connection, player_id: str) -> CodeStock | None:
     """Return the codes that a player has left; None without a local account, whose name is typed with a code.
 
@@ -51,19 +40,6 @@ def stock_of_local(connection: Connection, player_id: str) -> CodeStock | None:
     query = "SELECT count(*), coalesce(max(created_ms), 0) FROM recovery_code WHERE player_id = :player_id"
     left, made_ms = connection.execute(query, {"player_id": player_id}).fetchone()
     return CodeStock(int(left), str(made_ms))
-
-
-def left_after(connection: Connection, session_id: str) -> int | None:
-    """Return how many codes the player of a session has left that a code has opened; None for any other session."""
-    query = "SELECT player_id FROM session WHERE session_id = :session_id AND provider = :provider"
-    row = connection.execute(query, {"session_id": session_id, "provider": RECOVERY_CODE}).fetchone()
-    return None if row is None else count_of(connection, row[0])
-
-
-def delete(connection: Connection, player_id: str) -> int:
-    """Delete all codes of a player; return how many there were."""
-    query = "DELETE FROM recovery_code WHERE player_id = :player_id"
-    return connection.execute(query, {"player_id": player_id}).rowcount
 
 
 def end_sessions(connection: Connection, player_id: str, now_ms: int) -> Sequence[str]:

@@ -9,24 +9,20 @@ See WebAuthn Level 2, 7.1 and 7.2; docs/internals/threats.md: Signing in.
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
-from msgspec import Struct, json
+from msgspec import Struct
 
 from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
 from gamed.crypto import DecryptionFailed, Keys, Random, base64url
-from gamed.database.errors import DatabaseError
+from gamed.passkeys.ceremony import Ceremony, PasskeyPrompt, PasskeySite, prompt
 from gamed.passkeys.errors import LastPasskey, PasskeyRefused, PasskeysFull, PasskeysOff, PasskeyUnknown, Refusal
+from gamed.passkeys.limits import MAX_PASSKEYS
 from gamed.passkeys.model import (
     ALGORITHMS,
-    CEREMONY_MS,
     HANDLE_BYTES,
-    MAX_PASSKEYS,
     Assertion,
-    Ceremony,
     Credential,
     Passkey,
-    PasskeyPrompt,
     PasskeyRegistration,
-    PasskeySite,
     Proven,
     new_passkey_id,
 )
@@ -70,7 +66,6 @@ class Removed(Struct, frozen=True):
 class PasskeyRecords(Protocol):
     """The passkeys of auth.db, which gamed.passkeys.store.PasskeyStore implements."""
 
-    def exist(self) -> Awaitable[bool]: ...
     def list(self, player_id: str) -> Awaitable[Sequence[Passkey]]: ...
     def credentials(self, player_id: str) -> Awaitable[Sequence[Credential]]: ...
     def is_known(self, credential_id: bytes) -> Awaitable[bool]: ...
@@ -91,18 +86,6 @@ class PasskeyService(Component, frozen=True, kw_only=True):
     methods: SignInMethods
     revoked: RevocationListener
     audit: AuditLog = NULL_AUDIT_LOG
-
-    def sign_in_prompt(self, row: str) -> PasskeyPrompt | None:
-        """Return the parts of a sign-in page; None where passkeys cannot be used.
-
-        `row` names the page's purpose and its browser, and a login if there is one: the response counts for it alone.
-        The page names no credential, so it shows nobody who has a passkey.
-        """
-        if self.site is None:
-            return None
-        ceremony = Ceremony.begin(self.random, self.now_ms())
-        options = {"rpId": self.site.rp_id, "userVerification": "required"}
-        return self._prompt("get", options, ceremony, row)
 
     async def registration_prompt(self, caller: AuthenticatedSession, server: str, player: str) -> PasskeyPrompt:
         """Return the parts of the page that makes a passkey for this player; raise PasskeysOff or PasskeysFull.
@@ -129,11 +112,7 @@ class PasskeyService(Component, frozen=True, kw_only=True):
             },
             "attestation": "none",
         }
-        return self._prompt("create", options, ceremony, _registration_row(caller))
-
-    def _prompt(self, call: str, options: Mapping[str, object], ceremony: Ceremony, row: str) -> PasskeyPrompt:
-        shown = {**options, "challenge": base64url(ceremony.challenge), "timeout": CEREMONY_MS}
-        return PasskeyPrompt(json.encode({"call": call, "publicKey": shown}).decode(), ceremony.seal(self.keys, row))
+        return prompt("create", options, ceremony, self.keys, _registration_row(caller))
 
     async def prove(self, row: str, fields: Mapping[str, str]) -> Proven:
         """Return the player and the passkey of a posted assertion; raise PasskeyRefused. Do not cancel this."""
@@ -154,28 +133,6 @@ class PasskeyService(Component, frozen=True, kw_only=True):
             values = {"player": proven.player_id, "passkey": proven.passkey_id}
             self.audit.record(SecurityEvent.PASSKEY_COUNT_BACK, **values)
         return proven
-
-    async def exist(self) -> bool:
-        """Return whether any player has a passkey; raise DatabaseError."""
-        return await self.store.exist()
-
-    async def has_usable(self, player_id: str) -> bool:
-        """Return whether the player has a passkey that can be used at this address."""
-        return self.site is not None and any(each.rp_id == self.site.rp_id for each in await self.store.list(player_id))
-
-    async def tells_of(self, player_id: str) -> bool:
-        """Return whether a new password tells of passkeys that still work; True if the database cannot be read.
-
-        The password is changed by then, which no error may hide.
-        """
-        try:
-            return await self.has_usable(player_id)
-        except DatabaseError:
-            return self.site is not None
-
-    async def list(self, caller: AuthenticatedSession) -> Sequence[Passkey]:
-        """Return the caller's passkeys, the oldest first."""
-        return await self.store.list(caller.player_id)
 
     async def add(self, caller: AuthenticatedSession, fields: Mapping[str, str], name: str) -> None:
         """Store the passkey of a posted registration; raise PasskeyRefused or RateLimited. Do not cancel this."""

@@ -14,9 +14,11 @@ from gamed.crypto import Keys, Purpose
 from gamed.database import rate_limits
 from gamed.database.connection import Connection, is_storable
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.passkeys import tables
+from gamed.passkeys import tables, ways_tables
+from gamed.passkeys.ceremony import Ceremony, PasskeySite
 from gamed.passkeys.errors import PasskeyRefused, Refusal
-from gamed.passkeys.model import MAX_PASSKEYS, Assertion, Ceremony, Credential, Passkey, PasskeySite, Proven
+from gamed.passkeys.limits import MAX_PASSKEYS
+from gamed.passkeys.model import Assertion, Credential, Passkey, Proven
 from gamed.passkeys.service import AddCommand, RemoveCommand, Removed
 from gamed.players import tables as player_tables
 from gamed.players.names import SignInMethods
@@ -34,9 +36,6 @@ class PasskeyStore(Component, frozen=True, kw_only=True):
     reads: ReadQueue
     writes: WriteQueue
     keys: Keys
-
-    def exist(self) -> Deferred[bool]:
-        return self.reads.submit(tables.exist)
 
     def list(self, player_id: str) -> Deferred[Sequence[Passkey]]:
         return self.reads.submit(partial(tables.list_of, keys=self.keys, player_id=player_id))
@@ -129,7 +128,7 @@ def _add(connection: Connection, keys: Keys, command: AddCommand, site: PasskeyS
     player_id, now_ms = command.caller.player_id, command.now_ms
     if session_tables.living_player(connection, command.caller.session_id, now_ms) != player_id:
         raise PasskeyRefused(Refusal.EXPIRED, player_id)
-    if tables.count_of(connection, player_id) >= MAX_PASSKEYS:
+    if ways_tables.count_passkeys(connection, player_id) >= MAX_PASSKEYS:
         raise PasskeyRefused(Refusal.TOO_MANY, player_id)
     new = check_registration(command.response, command.ceremony, site)
     owner_id = tables.owner_of(connection, keys.indexer, new.credential.credential_id)

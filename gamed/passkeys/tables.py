@@ -1,4 +1,4 @@
-"""The SQL of passkeys.
+"""The SQL of passkeys, but for what ways_tables.py has.
 
 - `passkey`: at most MAX_PASSKEYS rows of a player. The id of a credential is found by its index, and stored sealed.
 - `passkey_challenge`: challenges whose response was accepted, until they would be too old anyway.
@@ -12,16 +12,8 @@ import msgspec
 
 from gamed.crypto import DecryptionFailed, Index, Indexer, Keys, Purpose
 from gamed.database.connection import Connection
-from gamed.passkeys.model import (
-    CEREMONY_MS,
-    MAX_PASSKEYS,
-    Ceremony,
-    Credential,
-    NewPasskey,
-    Passkey,
-    StoredPasskey,
-    Use,
-)
+from gamed.passkeys.ceremony import CEREMONY_MS, Ceremony
+from gamed.passkeys.model import Credential, NewPasskey, Passkey, StoredPasskey, Use
 from gamed.sessions import tables as session_tables
 
 _LISTED = "passkey_id, sealed_name, rp_id, synced, backed_up, created_ms, last_used_ms"
@@ -99,11 +91,6 @@ def credentials_of(connection: Connection, keys: Keys, player_id: str) -> list[C
     return found
 
 
-def count_of(connection: Connection, player_id: str) -> int:
-    query = "SELECT count(*) FROM passkey WHERE player_id = :player_id"
-    return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
-
-
 def hosts_of(connection: Connection, player_id: str) -> dict[str, str]:
     """Return the host of each passkey of a player, by the passkey's id."""
     return dict(
@@ -111,23 +98,6 @@ def hosts_of(connection: Connection, player_id: str) -> dict[str, str]:
             "SELECT passkey_id, rp_id FROM passkey WHERE player_id = :player_id", {"player_id": player_id}
         )
     )
-
-
-def belongs_to(connection: Connection, passkey_id: str, player_id: str) -> bool:
-    """Return whether the player has this passkey."""
-    return created_ms(connection, passkey_id, player_id) is not None
-
-
-def created_ms(connection: Connection, passkey_id: str, player_id: str) -> int | None:
-    """Return when this passkey of the player was made; None if the player has no such passkey."""
-    query = "SELECT created_ms FROM passkey WHERE passkey_id = :passkey_id AND player_id = :player_id"
-    row = connection.execute(query, {"passkey_id": passkey_id, "player_id": player_id}).fetchone()
-    return None if row is None else int(row[0])
-
-
-def exist(connection: Connection) -> bool:
-    """Return whether any player has a passkey."""
-    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM passkey)").fetchone()[0])
 
 
 def count_others(connection: Connection, rp_id: str) -> int:
@@ -157,20 +127,6 @@ def delete(connection: Connection, passkey_id: str, player_id: str) -> bool:
     """Delete this player's passkey; return False if the player has none with this id."""
     query = "DELETE FROM passkey WHERE passkey_id = :passkey_id AND player_id = :player_id"
     return connection.execute(query, {"passkey_id": passkey_id, "player_id": player_id}).rowcount == 1
-
-
-def move(connection: Connection, player_id: str, heir_id: str, now_ms: int) -> int:
-    """Give an heir the player's passkeys, the oldest first, as long as there is room; return how many moved.
-
-    They count as made now: the owner's page trusts none that its owner got later (gamed/account/browser_store.py).
-    """
-    query = """
-        UPDATE passkey SET player_id = :heir_id, created_ms = :now_ms WHERE passkey_id IN (
-            SELECT passkey_id FROM passkey WHERE player_id = :player_id ORDER BY created_ms, passkey_id LIMIT :room
-        )
-    """
-    values = {"player_id": player_id, "heir_id": heir_id, "now_ms": now_ms}
-    return connection.execute(query, {**values, "room": MAX_PASSKEYS - count_of(connection, heir_id)}).rowcount
 
 
 def use_challenge(connection: Connection, indexer: Indexer, ceremony: Ceremony, now_ms: int) -> bool:

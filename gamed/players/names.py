@@ -140,6 +140,13 @@ class SignInMethod(Struct, frozen=True):
     """The index of the provider's IdentityNamespace (gamed.providers.base); None for this server."""
 
 
+class OtherWays(Struct, frozen=True):
+    """The ways to sign in beside passwords and providers: whether there are passkeys, and recovery codes."""
+
+    passkeys: bool
+    codes: bool
+
+
 class SignInMethods(Struct, frozen=True):
     """The sign-in methods that the configuration enables."""
 

@@ -80,6 +80,11 @@ class BrowserName(Struct, frozen=True):
         program, _, system = (agent or "").partition("/")
         return cls(program or None, system or None)
 
+    @property
+    def title(self) -> str:
+        """Return the name for a passkey that is made in this browser; "" if nothing is known."""
+        return " / ".join(each for each in (self.system, self.program) if each)
+
     def to_text(self) -> str | None:
         """Return the name for a row; None if nothing is known."""
         return f"{self.program or ''}/{self.system or ''}" if self.program or self.system else None

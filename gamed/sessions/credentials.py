@@ -37,6 +37,8 @@ from gamed.timestamps import seconds_until
 
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
+PASSKEY = "passkey"
+"""The value of `provider` for what a passkey opened."""
 RECOVERY_CODE = "recovery_code"
 """The value of `provider` for what a recovery code opened."""
 RECENT_MS = 10 * 60_000

@@ -26,15 +26,16 @@ from gamed.outcomes import LoginFailure
 from gamed.owner import sentences as owner_sentences
 from gamed.owner.report import WAITING, ListedPlayer, MachineReport, OwnerReport, StoredReport
 from gamed.owner.views import owner_page
-from gamed.passkeys.model import PASSKEY, Passkey, PasskeyPrompt
-from gamed.passkeys.recovery import KeptWays
-from gamed.passkeys.recovery_rules import CODES, CodeStock, RecoveryCodes
-from gamed.players.names import LOCAL, SignInMethod
+from gamed.passkeys.ceremony import PasskeyPrompt
+from gamed.passkeys.limits import CODES
+from gamed.passkeys.model import Passkey
+from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
+from gamed.players.names import LOCAL, OtherWays, SignInMethod
 from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.browser_rules import BrowserInfo, BrowserName
-from gamed.sessions.credentials import RECOVERY_CODE, SessionInfo
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE, SessionInfo
 from gamed.timestamps import rfc3339
 from tests.login.gallery import CLIENTS, FORM, NOW_MS, NUMBER, SERVERS, TOKEN, Shown
 from tests.owner import gallery as owner_gallery
@@ -204,7 +205,7 @@ def of_links() -> Iterator[Shown]:
     yield Shown.of("reset", views.reset_page(LINK, "Anna"))
     yield Shown.of("reset refused", views.reset_page(LINK, "W" * 32, short), LONG)
     yield Shown.of("reset done", views.reset_done_page())
-    yield Shown.of("reset done beside passkeys", views.reset_done_page(KeptWays(passkeys=True, codes=True)))
+    yield Shown.of("reset done beside passkeys", views.reset_done_page(OtherWays(passkeys=True, codes=True)))
     yield Shown.of("link over", views.link_failure_page(sentences.LINK_OVER))
     yield Shown.of("link over with an account", views.link_failure_page(sentences.INVITE_USED, account=True))
 

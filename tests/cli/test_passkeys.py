@@ -5,7 +5,7 @@ from secrets import token_bytes
 
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, Connection
-from gamed.passkeys import recovery_tables, tables
+from gamed.passkeys import recovery_tables, tables, ways_tables
 from gamed.passkeys.model import Credential, NewPasskey
 from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.sessions import browser_tables
@@ -56,7 +56,7 @@ class PasskeyCommandTests(PeopleCase):
 
         def transaction(connection: Connection) -> None:
             recovery_tables.replace(connection, keys.indexer, self.ben, new, now_ms=1)
-            recovery_tables.use(connection, code_index(keys.indexer, self.ben, new.codes[0]), self.ben)
+            ways_tables.use_code(connection, code_index(keys.indexer, self.ben, new.codes[0]), self.ben)
             browser = NewBrowserSession.generate(token_bytes, BrowserName())
             who = {"player_id": self.ben, "provider": "recovery_code", "now_ms": 1, "verified": False}
             browser_tables.open_browser(connection, keys.indexer, browser, **who)

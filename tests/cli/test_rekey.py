@@ -8,8 +8,9 @@ from gamed.cli import keys
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, Connection
 from gamed.passkeys import recovery_tables, tables
+from gamed.passkeys.limits import CODES
 from gamed.passkeys.model import Credential, NewPasskey
-from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
+from gamed.passkeys.recovery_rules import RecoveryCodes
 from tests.cli.process import CommandTestCase
 from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers

@@ -33,14 +33,15 @@ from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.login.transaction import ClientInfo
-from gamed.passkeys import recovery_tables
+from gamed.passkeys import recovery_tables, ways_tables
 from gamed.passkeys import tables as passkey_tables
-from gamed.passkeys.model import HANDLE_BYTES, PASSKEY, Ceremony, Credential, NewPasskey, Use, new_passkey_id
+from gamed.passkeys.ceremony import Ceremony
+from gamed.passkeys.model import HANDLE_BYTES, Credential, NewPasskey, Use, new_passkey_id
 from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.sessions import browser_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
-from gamed.sessions.credentials import RECOVERY_CODE, SessionPolicy, generate_pair, new_session_id
+from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE, SessionPolicy, generate_pair, new_session_id
 from tests.support.ports import free_port
 from tests.support.postgresql import cluster
 
@@ -221,7 +222,7 @@ class Maker:
 
         def transaction(connection: Connection) -> None:
             recovery_tables.replace(connection, keys.indexer, player_id, made, now_ms)
-            recovery_tables.use(connection, code_index(keys.indexer, player_id, CODES[0]), player_id)
+            ways_tables.use_code(connection, code_index(keys.indexer, player_id, CODES[0]), player_id)
             session = {"session_id": new_session_id(token_bytes), "client": ClientInfo().to_json(), "login_id": None}
             session_tables.open_session(connection, keys, **session, **by_code, pair=game)
 

@@ -1,6 +1,6 @@
 """A passkey of the owner is trusted by the owner's page if it was there when the operator turned the page on."""
 
-from gamed.passkeys import tables
+from gamed.passkeys import ways_tables
 from gamed.players import owner_tables
 from tests.login.fixtures import ANNA
 from tests.owner.site_fixtures import BO, SiteCase
@@ -73,5 +73,7 @@ class TrustTests(SiteCase, PasskeyCase):
         self.turn_on()
         self.server.clock.advance(0.001)
         for player_id, heir_id in ((ANNA, BO), (BO, ANNA)):
-            self.server.write(lambda c, ids=(player_id, heir_id): tables.move(c, *ids, self.server.now_ms()))
+            self.server.write(
+                lambda c, ids=(player_id, heir_id): ways_tables.move_passkeys(c, *ids, self.server.now_ms())
+            )
         self.assertFalse(self.is_trusted())

@@ -32,7 +32,7 @@ class RecoveryCase(PasskeyCase):
     def serve(self, **terms: Any) -> None:
         """Serve with codes of random letters: those of a counter begin alike, and soon repeat."""
         super().serve(**terms)
-        force_setattr(self.server.parts.recovery.codes, "random", token_bytes)
+        force_setattr(self.server.parts.recovery.codes.get(), "random", token_bytes)
 
     def made(self, browser: AccountBrowser | None = None) -> Sequence[str]:
         """Sign Anna's browser in, and make codes there."""
@@ -46,6 +46,10 @@ class RecoveryCase(PasskeyCase):
         visitor = browser or self.other
         form = visitor.get(HOME).form("/account/recovery")
         return visitor.post(form, {"name": name, "recovery_code": code, **more})
+
+    def transactions(self) -> tuple[int, int]:
+        """Return how many transactions have read auth.db, and have written to it."""
+        return self.server.databases.reads.transactions, self.server.databases.auth.transactions
 
     @property
     def left(self) -> int:

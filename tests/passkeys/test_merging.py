@@ -4,7 +4,7 @@ from gamed.account import sentences
 from gamed.account.service import Removal
 from gamed.account.store import delete_player_rows, mark_removed, merge_players
 from gamed.passkeys import tables
-from gamed.passkeys.model import MAX_PASSKEYS
+from gamed.passkeys.limits import MAX_PASSKEYS
 from gamed.players.errors import AdoptRefusal
 from tests.account.page_fixtures import BERT, HOME
 from tests.account.test_adopting import SUMMARY, AdoptCase

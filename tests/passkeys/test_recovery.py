@@ -8,7 +8,7 @@ from gamed.account.service import Removal
 from gamed.account.store import delete_player_rows, mark_removed, merge_players
 from gamed.crypto import Indexer
 from gamed.letter_codes import ALPHABET
-from gamed.passkeys.recovery_rules import CODES as MOST
+from gamed.passkeys.limits import CODES as MOST
 from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.players.tables import add_local_player
 from tests.account.page_fixtures import BERT, HOME

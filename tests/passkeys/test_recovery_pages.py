@@ -5,7 +5,7 @@ from gamed.audit import SecurityEvent
 from gamed.database.security_events import EventCount, EventKey
 from gamed.owner.sentences import UNKNOWN, sentence_of
 from gamed.pages.model import Text
-from gamed.passkeys.recovery_rules import CODES as MOST
+from gamed.passkeys.limits import CODES as MOST
 from tests.account.page_fixtures import HOME
 from tests.account.test_links import LinkCase
 from tests.login.browser_fixtures import Page
@@ -69,6 +69,40 @@ class PageTests(RecoveryCase, LinkCase):
             page = browser.post(form, {"name": "Anna", "recovery_code": codes[number]})
             self.assertIn(f"Recovery codes left: {MOST - 1 - number}", page.text, path)
             self.assertIn("Hello, Anna", page.text)
+
+    def test_reads_of_the_end_page(self) -> None:
+        """The login is read with the codes that are left; a password asks for an offer and a newcomer besides."""
+        codes = self.made()
+        ways = (("/local", {"password": PASSWORD}, 3), ("/recovery", {"recovery_code": codes[0]}, 2))
+        for action, fields, most in ways:
+            game, browser = self.game(), self.new_browser()
+            sent = browser.post(browser.get(game.url).form(action), {"name": "Anna", **fields}).headers["location"]
+            collected = game.collect(finish_code=browser.get(sent).html.partition('class="code">')[2][:7])
+            self.assertEqual(collected.json["status"], "complete", action)
+            reads, writes = self.transactions()
+            self.assertIn("You can go back to the game", browser.get(sent).text)
+            self.assertEqual(self.transactions(), (reads + most, writes), action)
+
+    def test_count_of_the_end_page(self) -> None:
+        """New codes end what the code opened, so that the page of its sign-in does not count them."""
+        codes = self.made()
+        game, browser = self.game(), self.new_browser()
+        form = browser.get(game.url).form("/recovery")
+        sent = browser.post(form, {"name": "Anna", "recovery_code": codes[0]}).headers["location"]
+        game.collect(finish_code=browser.get(sent).html.partition('class="code">')[2][:7])
+        self.assertIn("Recovery codes left: 9", browser.get(sent).text)
+        self.made()
+        self.assertNotIn("Recovery codes left", browser.get(sent).text)
+
+    def test_loser(self) -> None:
+        """The second of two sign-ins with one code reads that the code was used."""
+        [code, *_] = self.made()
+        browsers = [self.new_account_browser() for _ in range(2)]
+        typed = {"name": "Anna", "recovery_code": code}
+        sent = [each.post_only(each.get(HOME).form("/account/recovery"), typed) for each in browsers]
+        pages = [each.get(answer.headers["location"]) for each, answer in zip(browsers, sent, strict=True)]
+        self.assertIn("Recovery codes left: 9", pages[0].text)
+        self.assertIn("the recovery code was used before", pages[1].text)
 
     def test_new_password(self) -> None:
         """A new password leaves the codes, and the page says so."""

@@ -9,8 +9,8 @@ from gamed.crypto import Keys, Secret
 from gamed.ops.findings import Level
 from gamed.ops.machine_checks import check_passkeys
 from gamed.passkeys import tables
+from gamed.passkeys.ceremony import PasskeySite
 from gamed.passkeys.errors import PasskeyRefused
-from gamed.passkeys.model import PasskeySite
 from tests.account.page_fixtures import HOME
 from tests.login.fixtures import ANNA, LoginServer
 from tests.passkeys.fixtures import PasskeyCase
@@ -84,8 +84,8 @@ class ChangeTests(PasskeyCase):
         prompt = first.parts.passkeys.prompt("row")
         assert prompt is not None
         fields = {**self.device.get(prompt.options), "ceremony": prompt.sealed}
-        proven = self.successResultOf(ensureDeferred(first.parts.passkeys.passkeys.prove("row", fields)))
+        proven = self.successResultOf(ensureDeferred(first.parts.passkeys.service.get().prove("row", fields)))
         self.assertEqual(proven.player_id, ANNA)
         self.assertEqual(json.loads(prompt.options)["publicKey"]["rpId"], "game.example")
-        again = ensureDeferred(second.parts.passkeys.passkeys.prove("row", fields))
+        again = ensureDeferred(second.parts.passkeys.service.get().prove("row", fields))
         self.assertEqual(self.failureResultOf(again, PasskeyRefused).value.refusal.value, "challenge_expired")

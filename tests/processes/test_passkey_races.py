@@ -15,7 +15,8 @@ from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.passkeys import tables
-from gamed.passkeys.model import MAX_PASSKEYS, Credential, NewPasskey, new_passkey_id
+from gamed.passkeys.limits import MAX_PASSKEYS
+from gamed.passkeys.model import Credential, NewPasskey, new_passkey_id
 from gamed.players import tables as player_tables
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession
 from gamed.sessions.browser_tables import open_browser

@@ -9,8 +9,9 @@ from typing import Any
 from gamed.cli import keys
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH, Connection
-from gamed.passkeys import recovery_tables
-from gamed.passkeys.recovery_rules import CODES, RecoveryCodes
+from gamed.passkeys import recovery_tables, ways_tables
+from gamed.passkeys.limits import CODES
+from gamed.passkeys.recovery_rules import RecoveryCodes, code_index
 from gamed.players.tables import add_local_player
 from tests.e2e.wire import Answer
 from tests.login.browser_fixtures import Page
@@ -46,7 +47,7 @@ class RecoveryRaces(SharedCase):
         return new
 
     def left(self) -> int:
-        found: int = self.run_transaction(lambda c: recovery_tables.count_of(c, ANNA))
+        found: int = self.run_transaction(lambda c: ways_tables.count_codes(c, ANNA))
         return found
 
     def typed(self, server: int, recovery_code: str) -> Request:

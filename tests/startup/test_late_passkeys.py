@@ -1,14 +1,19 @@
-"""A passkey signs in after the server's virtual environment was deleted or replaced, also the first one."""
+"""Passkeys and recovery codes import their modules at the first use; where there are some, soon after the start.
+
+So both sign in after the server's virtual environment was deleted or replaced; and without them all pages work.
+"""
 
 import json
 from collections.abc import Mapping
 from functools import partial
 from http.client import HTTPConnection
+from pathlib import Path
 
 from gamed.crypto import Keys, Secret, base64url
 from gamed.database.connection import AUTH
 from gamed.passkeys import tables
-from gamed.passkeys.model import Ceremony, PasskeyRegistration, PasskeySite
+from gamed.passkeys.ceremony import Ceremony, PasskeySite
+from gamed.passkeys.model import PasskeyRegistration
 from gamed.passkeys.passkey_rules import check_registration
 from tests.account.page_fixtures import HOME, AccountBrowser
 from tests.contract import live
@@ -17,12 +22,19 @@ from tests.e2e.client import gamed
 from tests.e2e.service import Service
 from tests.login.browser_fixtures import Page
 from tests.passkeys.authenticator import Authenticator
+from tests.passkeys.recovery_fixtures import CODES, shown_codes
 from tests.startup.test_late_imports import Hooked, wait_for
 from tests.support.folders import unused_path
 from tests.support.http import Answer
 from tests.support.stores import MASTER_KEY, store_of
 
 PASSWORD = "correct horse"
+ALWAYS = {"__init__", "ceremony", "errors", "limits", "ways_store", "ways_tables"}
+"""The modules of gamed/passkeys that pages need on every server."""
+VERIFYING = "passkey_rules"
+_FILES = Path(tables.__file__).parent.glob("*.py")
+LATE = frozenset(f"gamed.passkeys.{file.stem}" for file in _FILES if file.stem not in ALWAYS | {VERIFYING})
+"""Those that a server without passkeys and recovery codes does not import, but for the one that verifies passkeys."""
 
 
 class Wire:
@@ -86,6 +98,17 @@ class LatePasskeyTests(ServiceCase):
         store.run_transaction(AUTH, partial(tables.insert, keys=keys, new=new, **named, now_ms=1))
         store.close()
 
+    @property
+    def imported(self) -> frozenset[str]:
+        """The modules of LATE that the server has imported, if its log has each one."""
+        lines = self.service.text().splitlines()
+        return LATE & {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+    def sign_in(self) -> Page:
+        """Sign the browser in to the account with the password."""
+        form = self.page(HOME).form("/sign-in")
+        return self.follow(self.browser.post_only(form, {"name": "anna", "password": PASSWORD}))
+
     def page(self, path: str) -> Page:
         return Page(self.browser.ask("GET", path))
 
@@ -109,12 +132,48 @@ class LatePasskeyTests(ServiceCase):
         self.service.environ["PYTHONPROFILEIMPORTTIME"] = "1"  # the log then names each module
         self.service.start()
         wait_for(lambda: "modules_imported" in self.service.text())
-        form = self.page(HOME).form("/sign-in")
-        self.follow(self.browser.post_only(form, {"name": "anna", "password": PASSWORD}))
+        self.sign_in()
         self.assertNotIn("fido2", self.service.text())
+        self.assertEqual(self.imported, set())
         form = self.page(f"{HOME}/passkeys/new").form("/add-passkey")
         self.assertIn("fido2", self.service.text())
+        self.assertEqual(self.imported, LATE)
         self.hooked.refuse(self.service)
         fields = {"passkey_name": "Phone", **self.device.create(form["options"], **self.here)}
         self.assertIn("The passkey is added", self.follow(self.browser.post_only(form, fields)).text)
+        self.assertEqual(self.hooked.read(), "")
+
+    def test_first_codes(self) -> None:
+        """The form that makes the first recovery codes imports what they need, not what verifies passkeys."""
+        self.service.environ["PYTHONPROFILEIMPORTTIME"] = "1"
+        self.service.start()
+        wait_for(lambda: "modules_imported" in self.service.text())
+        self.sign_in()
+        self.assertEqual(self.imported, set())
+        codes = shown_codes(self.follow(self.browser.post_only(self.page(CODES).form("/make-codes"))))
+        self.assertEqual((len(codes), self.imported), (10, LATE))
+        self.assertNotIn("fido2", self.service.text())
+
+    def test_code(self) -> None:
+        """A code that was made before the start signs in, and no module is missing."""
+        self.service.start()
+        self.sign_in()
+        [code, *_] = shown_codes(self.follow(self.browser.post_only(self.page(CODES).form("/make-codes"))))
+        self.service.terminate()
+        self.service.log.write_text("")
+        self.start()
+        self.browser = AccountBrowser(Wire(self.service.port))  # type: ignore[arg-type]
+        form = self.page(HOME).form("/account/recovery")
+        signed = self.follow(self.browser.post_only(form, {"name": "anna", "recovery_code": code}))
+        self.assertIn("Recovery codes left: 9", signed.text)
+        self.assertEqual(self.hooked.read(), "")
+
+    def test_without_any(self) -> None:
+        """Without passkeys and codes the pages of every player work, and no module is missing."""
+        self.start()
+        self.assertIn("Hello, anna", self.sign_in().text)
+        form = self.page(HOME).form("/do/password")
+        changed = self.follow(self.browser.post_only(form, {"old": PASSWORD, "new": f"{PASSWORD} 2"}))
+        self.assertIn("Your password is changed", changed.text)
+        self.assertIn(b"me.json", self.browser.ask("GET", f"{HOME}/export").body)
         self.assertEqual(self.hooked.read(), "")

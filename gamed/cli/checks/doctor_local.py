@@ -26,7 +26,7 @@ from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped
 from gamed.ops.machine import Machine, Step, database_steps, quick_steps
 from gamed.ops.machine_checks import facts
 from gamed.passkeys import tables as passkey_tables
-from gamed.passkeys.model import PasskeySite
+from gamed.passkeys.ceremony import PasskeySite
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import known_metadata, metadata_url, validate_metadata
 from gamed.stores import open_store

@@ -12,7 +12,7 @@ from gamed.clock import now_ms
 from gamed.config.model import Mode
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.passkeys import recovery_tables, tables
+from gamed.passkeys import recovery_tables, tables, ways_tables
 from gamed.passkeys.model import Passkey
 from gamed.players.names import SignInMethods
 from gamed.players.tables import NamedPlayer, list_players, sign_in_methods
@@ -43,7 +43,7 @@ def list_(context: CommandContext, who: str | None) -> None:
     ) -> tuple[list[tuple[NamedPlayer, Passkey]], list[tuple[NamedPlayer, int]]]:
         chosen = list_players(connection, keys.sealer) if who is None else [get_player(connection, keys, who)]
         found = [(each, row) for each in chosen for row in tables.list_of(connection, keys, each.player.player_id)]
-        return found, [(each, recovery_tables.count_of(connection, each.player.player_id)) for each in chosen]
+        return found, [(each, ways_tables.count_codes(connection, each.player.player_id)) for each in chosen]
 
     listed, codes = context.open().read(transaction)
     members = [
@@ -91,7 +91,7 @@ def reset(context: CommandContext, who: str) -> None:
         player_id = get_player(connection, keys, who).player.player_id
         removed, ended = tables.reset(connection, player_id, now_ms())
         ended += len(recovery_tables.end_sessions(connection, player_id, now_ms()))
-        codes = recovery_tables.delete(connection, player_id)
+        codes = ways_tables.delete_codes(connection, player_id)
         store.record(connection, "passkeys reset", player_id)
         providers = namespace_indexes(keys.indexer, store.config.providers.values())
         enabled = SignInMethods(store.config.mode is Mode.LOCAL, providers)
