@@ -34,7 +34,7 @@ NOT_OURS = {"COMMIT", "Host"}
 WORDS = 700
 """A page for people has at most so many."""
 REFERENCE: Mapping[str, int] = {
-    "docs/protocol.md": 4400,
+    "docs/protocol.md": 4420,
     "docs/developers/assets.md": 850,
     "docs/developers/game-developers.md": 1900,
     "docs/developers/offline.md": 2100,

@@ -32,7 +32,7 @@ from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.errors import CallbackMalformed, WrongBrowser
 from gamed.login.keys import LOCAL, PasskeyAccount, RecoveryAccount
-from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm
+from gamed.login.local import FormError, FormRejected, LocalLoginService, SignInForm, SignInRejected
 from gamed.login.newcomer import Newcomer, NewcomerService
 from gamed.login.passkeys import PasskeyAuthenticator, login_row
 from gamed.login.recovery import RecoveryAuthenticator
@@ -119,7 +119,9 @@ class BrowserRoutes(Component, frozen=True, kw_only=True):
             raise RouteNotFound
         form, fields = self._form(request, token)
 
-        async def identify(_: LoginTransaction) -> RecoveryAccount:
+        async def identify(login: LoginTransaction) -> RecoveryAccount:
+            if login.client.confirms:  # before the code is looked at, which the game would have in vain
+                raise SignInRejected(FormError.NO_PROOF)
             return await self.recovery.authenticate(form, fields.get("recovery_code", ""))
 
         result = await self.pages.tasks.run(self.local.sign_in_by(form, identify))

@@ -41,6 +41,8 @@ class FormError(Enum):
     """A response of an authenticator that was not accepted; the page does not say why."""
     RECOVERY = "recovery"
     """An unknown name or a wrong recovery code; the page does not say which."""
+    NO_PROOF = "no_proof"
+    """A recovery code where the player confirms something: it proves nothing."""
     CLOSED = "closed"
     LIMIT = "limit"
     BUSY = "busy"

@@ -69,6 +69,7 @@ class StartBody(Struct):
     loopback_port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
     return_uri: Annotated[str, Meta(max_length=MAX_URI)] | None = None
     locale: Annotated[str, Meta(max_length=TAG_CHARACTERS)] | None = None
+    confirm: bool = False
 
 
 class CollectBody(Struct):
@@ -111,7 +112,10 @@ class LoginRoutes(Component, frozen=True, kw_only=True):
             raise
         client = {**asdict(body.client or ClientBody()), "locale": body.locale}
         intent, token = LoginIntent(body.intent), bearer(request.head.single)
-        start = StartRequest(body.provider, intent, client, body.loopback_port, address, token, body.return_uri)
+        way_back = {"token": token, "return_uri": body.return_uri}
+        start = StartRequest(
+            body.provider, intent, client, body.loopback_port, address, **way_back, confirm=body.confirm
+        )
         started = await self.tasks.run(self.starts.start(start))
         return write_json(request, 201, self._started_members(started))
 

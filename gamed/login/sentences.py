@@ -7,6 +7,11 @@ from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure
 from gamed.pages.model import Text, counted, text
 
+CODE_NOT_ENOUGH = text(
+    "A recovery code only signs you in. To add a passkey, make new codes, download everything or delete your account,"
+    " sign in with your password or a passkey. If you have neither, ask the owner of this server for a link for a new"
+    " password."
+)
 REFUSED_NAME = text("Games cannot call you that. Choose 1 to 32 letters, digits, spaces or other visible characters.")
 REFUSED: Mapping[FormError, Text] = {
     FormError.WRONG: text("Wrong name or password."),
@@ -18,6 +23,7 @@ REFUSED: Mapping[FormError, Text] = {
     FormError.DISPLAY_NAME: REFUSED_NAME,
     FormError.PASSKEY: text("That passkey was not accepted. Sign in another way, or try again."),
     FormError.RECOVERY: text("Wrong name or recovery code."),
+    FormError.NO_PROOF: CODE_NOT_ENOUGH,
     FormError.CLOSED: text("This server takes no new accounts. Ask its owner for one."),
     FormError.BUSY: text("Many people are signing in at this moment. Try again in a few seconds."),
 }
@@ -132,13 +138,6 @@ def try_again_in(seconds: int) -> Text:
 def recovered(left: int) -> Text:
     """Return the sentence after a sign-in with a recovery code; `left` without that one."""
     return text("You signed in with a recovery code. Recovery codes left: {count}", count=left)
-
-
-CODE_NOT_ENOUGH = text(
-    "A recovery code only signs you in. To add a passkey, make new codes, download everything or delete your account,"
-    " sign in with your password or a passkey. If you have neither, ask the owner of this server for a link for a new"
-    " password."
-)
 
 
 class Place(Enum):

@@ -39,6 +39,8 @@ class StartRequest(Struct, frozen=True):
     address: str
     token: str | None = None
     return_uri: str | None = None
+    confirm: bool = False
+    """The sign-in confirms something: the server has asked for a recent one."""
 
     @property
     def return_proof(self) -> ProofMethod:
@@ -112,7 +114,7 @@ class StartService(Component, frozen=True, kw_only=True):
         """Return the provider, the cleaned client, and for a link the session that requests it."""
         provider = self._provider(start)
         try:
-            client = ClientInfo.of(start.client)
+            client = ClientInfo.of(start.client, confirms=start.confirm)
         except ClientInfoTooLong as e:
             raise InvalidStart(f"/client/{e.member}", str(e)) from None
         self._check_return(start)

@@ -321,7 +321,7 @@ def _without_client_info(connection: Connection, live: int, login: LoginTransact
     short = len(login.client.to_json().encode()) <= CLIENT_INFO_BYTES
     if not live or short or _count_logins(connection, LIVE) < live // 8:
         return login
-    return replace(login, client=ClientInfo())
+    return replace(login, client=ClientInfo(confirms=login.client.confirms))
 
 
 def _count_logins(connection: Connection, stages: str) -> int:

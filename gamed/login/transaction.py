@@ -161,11 +161,13 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
     device_name: str | None = None
     locale: str | None = None
     """The language of the game (BCP 47), in which pages for this login are shown."""
+    confirms: bool = False
+    """The player signs in again to confirm something, for which a recovery code is not enough."""
 
     @classmethod
-    def of(cls, members: Mapping[str, str | None]) -> "ClientInfo":
+    def of(cls, members: Mapping[str, str | None], *, confirms: bool = False) -> "ClientInfo":
         """Clean the members; raise ClientInfoTooLong, which names the first one that is too long."""
-        return cls(**{name: _cleaned(name, members.get(name)) for name in cls.__struct_fields__})
+        return cls(**{name: _cleaned(name, members.get(name)) for name in _TEXTS}, confirms=confirms)
 
     @property
     def platform_name(self) -> str | None:
@@ -174,11 +176,14 @@ class ClientInfo(Struct, frozen=True, omit_defaults=True):
 
     @property
     def device(self) -> "ClientInfo":
-        """Return what a session keeps: all but the language."""
-        return replace(self, locale=None)
+        """Return what a session keeps: the device's words about itself."""
+        return replace(self, locale=None, confirms=False)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
+
+
+_TEXTS = ("name", "version", "platform", "device_name", "locale")
 
 
 def _cleaned(member: str, text: str | None) -> str | None:

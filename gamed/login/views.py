@@ -90,9 +90,12 @@ def sign_in_page(
     feedback: FormFeedback | None = None,
     passkey: PasskeyPrompt | None = None,
 ) -> Page:
-    """Return the page; without `passkey` it has no button for one, and no script."""
+    """Return the page; without `passkey` it has no button for one, and no script.
+
+    Where the player confirms something, it says in place of the form of recovery codes that none is enough.
+    """
     values = {"device": device, "registration": registration.value, "feedback": feedback}
-    return page("sign_in", **values, passkey=passkey)
+    return page("sign_in", **values, passkey=passkey, not_enough=sentences.CODE_NOT_ENOUGH)
 
 
 def create_page(device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None) -> Page:

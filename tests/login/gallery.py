@@ -37,6 +37,7 @@ SERVERS: Mapping[str, ServerName] = {
 CLIENTS: Mapping[str, ClientInfo] = {
     "plain": ClientInfo("MyGame", "1.4.2", "windows", "ANNA-PC"),
     "silent": ClientInfo(),
+    "confirming": ClientInfo("MyGame", confirms=True),
     "half": ClientInfo(name="MyGame", platform="linux"),
     "long": ClientInfo("W" * 64, "9" * 64, "m" * 64, "An Extremely Long Device Name " + "x" * 34),
     "hebrew": ClientInfo("\u05de\u05e9\u05d7\u05e7", "1.0", "windows", "\u05d4\u05de\u05d7\u05e9\u05d1 (2)"),

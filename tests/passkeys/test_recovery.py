@@ -240,6 +240,25 @@ class ProofTests(RecoveryCase):
     def test_owner(self) -> None:
         """A code proves not who is there, so it opens no owner's page."""
         codes = self.made()
+    @covers("threats/85")
+    def test_game_confirms(self) -> None:
+        """Where a game asks again, the page has no form for a code, takes none, and says what helps."""
+        codes = self.made()
+        game, browser = self.game(confirm=True), self.new_browser()
+        page = browser.get(game.url)
+        self.assertNotIn("recovery_code", page.html)
+        self.assertIn(NOT_ENOUGH, page.text)
+        form = {**page.form("/local"), "action": f"{game.url}/recovery"}
+        refused = browser.post(form, {"name": "Anna", "recovery_code": codes[0]})
+        self.assertEqual((refused.status, self.left), (200, MOST))
+        self.assertEqual(refused.text.count(NOT_ENOUGH), 2)
+        self.assertNotIn("recovery_code", refused.html)
+        signed_in = browser.post(refused.form("/local"), {"name": "Anna", "password": PASSWORD})
+        shown = browser.get(signed_in.headers["location"])
+        collected = game.collect(finish_code=shown.html.partition('class="code">')[2][:7]).json
+        token = {"Authorization": f"Bearer {collected['access_token']}"}
+        self.assertEqual(self.site.request("DELETE", "/auth/player", token).status, 204)
+
         self.execute("UPDATE player SET owner = 1")
         self.recover(codes[0])
         query = "SELECT verified FROM browser_session WHERE provider = 'recovery_code'"
