@@ -10,7 +10,7 @@ import { Sync } from "./gamed_sync.mjs"
 
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
-  ..."saves sync assets parallel shared_store clock timeout names tickets other_players".split(" "),
+  ..."saves sync assets parallel shared_store clock timeout names tickets other_players confirm".split(" "),
   ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
 ]
 

@@ -1260,6 +1260,7 @@ const MAX_RETURN_CHARACTERS = 4096
  * @property {number} returnSeconds
  * @property {(json: object) => Promise<Answer>} [start] sends the first request in the player's name, to link another
  *   account
+ * @property {boolean} [confirm] the server has wanted this sign-in with `reauthentication_required`
  */
 
 /**
@@ -1375,6 +1376,7 @@ export class SignIn {
     const locale = localeTag(this.#options.locale)
     if (locale) body.locale = locale
     if (this.#options.provider) body.provider = this.#options.provider
+    if (this.#options.confirm) body.confirm = true
     if (this.#options.start) body.intent = "link"
     else if (this.#options.adopt) body.intent = "adopt"
     if (this.#options.returnUri) body.return_uri = this.#options.returnUri
@@ -2140,6 +2142,8 @@ export function innerOf(client) {
 export class GamedClient {
   /** @type {Credential | null} */
   #held = null
+  /** The session for which the server has last wanted a more recent sign-in. @type {string | null} */
+  #tooOld = null
   /** @type {string | null} */
   #player = null
   /** @type {AbortSignal | undefined} of all requests */
@@ -2364,7 +2368,8 @@ export class GamedClient {
   async #newSignIn(person, options, start) {
     const signal = options.signal ?? person.signal
     const returnSeconds = this.#options.returnSeconds ?? RETURN_SECONDS
-    const how = { openBrowser, ...options, signal, start, returnSeconds, locale: this.locale }
+    const confirm = this.#held !== null && this.#held.sessionId === this.#tooOld
+    const how = { openBrowser, ...options, signal, start, confirm, returnSeconds, locale: this.locale }
     how.loopback = IN_NODE && (options.loopback ?? true)
     return (this.#signIn = new SignIn(this.#wire, person, await this.#device(), how))
   }
@@ -2943,6 +2948,7 @@ export class GamedClient {
    * @param {SignInRequired} error @param {Credential} used
    */
   async #renewable(error, used) {
+    if (error.code === "reauthentication_required") this.#tooOld = used.sessionId
     if (!FORGET.has(error.code)) return RENEW.has(error.code)
     return this.#place.locked(async () => {
       const kept = await this.look()

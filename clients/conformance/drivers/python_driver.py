@@ -22,7 +22,7 @@ from gamed_client import sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
-FEATURES += ["tickets", "other_players"]
+FEATURES += ["tickets", "other_players", "confirm"]
 OUT = threading.Lock()
 
 

@@ -27,6 +27,7 @@ CALLS = {
     "providers",
     "qr",
     "account",
+    "confirm",
     "commit",
     "return_uri",
     "locale",

@@ -918,6 +918,8 @@ class SignIn:
             body["provider"] = provider
         if self._intent != "login":
             body["intent"] = self._intent
+        if self._client.confirms:
+            body["confirm"] = True
         if self._loopback:
             with contextlib.suppress(OSError):  # else the player types the code
                 self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
@@ -1421,6 +1423,8 @@ class Known:
     """The credential that a client has used last; its copies share it."""
 
     held: Credential | None = None
+    too_old: str | None = None
+    """The session for which the server has last wanted a more recent sign-in."""
 
 
 class GamedClient:
@@ -1608,6 +1612,12 @@ class GamedClient:
     def returned(self, url: str) -> bool:
         """Pass on the address that the app was opened with; return False if no running sign-in waits for it."""
         return any(sign_in.returned(url) for sign_in in self._running)
+
+    @property
+    def confirms(self) -> bool:
+        """Return whether the next sign-in is the one that the server has wanted with `reauthentication_required`."""
+        held = self._known.held
+        return held is not None and held.session_id == self._known.too_old
 
     def _start_login(self, body: Mapping[str, Any], *, as_player: bool) -> Mapping[str, Any]:
         """Start a login at the server; with `as_player` in the player's name, to link an account."""
@@ -1941,6 +1951,8 @@ class GamedClient:
 
     def _renewable(self, error: SignInRequired, used: Credential) -> bool:
         """Return whether another token may work; delete the credential of an ended session, but not a newer one."""
+        if error.code == "reauthentication_required":
+            self._known.too_old = used.session_id
         if error.code not in FORGET:
             return error.code in RENEW
         with self._file.locked():
