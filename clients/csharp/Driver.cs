@@ -370,7 +370,7 @@ static class Program
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "tickets",
         "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer",
-        "other_players",
+        "other_players", "confirm",
     };
 
     static readonly string[] AccountCommands =

@@ -3837,6 +3837,7 @@ namespace Gamed
         readonly Wire wire;
         readonly string player;
         volatile Credential held;
+        volatile string tooOld;  // the session for which the server has last wanted a more recent sign-in
         volatile SignIn running;
 
         /// <summary>`server` is the address as the player entered it. Throws <see cref="UntrustedAddressException"/>;
@@ -4084,6 +4085,9 @@ namespace Gamed
                 start["provider"] = provider;
             if (intent != null)
                 start["intent"] = intent;
+            Credential known = held;
+            if (known != null && known.SessionId == tooOld)
+                start["confirm"] = true;
             return start;
         }
 
@@ -4640,6 +4644,8 @@ namespace Gamed
         /// one.</summary>
         async Task<bool> RenewableAsync(SignInRequired error, Credential used, CancellationToken cancel)
         {
+            if (error.Code == "reauthentication_required")
+                tooOld = used.SessionId;
             if (!Errors.Forgets(error))
                 return Errors.Renews(error);
             using (await store.LockAsync(cancel).ConfigureAwait(false))
