@@ -62,6 +62,7 @@ var _file: CredentialFile = null
 var _held: Credential = null
 var _player: Variant = null
 var _sign_outs: int = 0  # how often this client, or that of `_root`, has forgotten its credential
+var _too_old: String = ""  # the session for which the server has last wanted a more recent sign-in
 var _tries: int = TRIES
 var _cancellation := Cancellation.new()
 var _root: WeakRef = null  # the client on which `only` was called; weak, because that one may keep this one
@@ -1490,6 +1491,9 @@ class SignIn:
 			body["provider"] = _provider
 		if _intent != "login":
 			body["intent"] = _intent
+		var held := _client.credential()
+		if held != null and held.session_id == _client._root_client()._too_old:
+			body["confirm"] = true
 		if _options.get("return_uri") != null:
 			body["return_uri"] = _options["return_uri"]
 		elif _options["loopback"]:
@@ -2510,6 +2514,8 @@ func _game(method: String, path: String, how: Dictionary = {}) -> Result:
 # True if a newer token can succeed. Forgets a session that has ended, but not one that has replaced it meanwhile.
 func _renewable(error: GamedError, used: Credential) -> bool:
 	await Platform.frame()
+	if error.code == "reauthentication_required":
+		_root_client()._too_old = used.session_id
 	if not error.code in FORGET:
 		return error.code in RENEW
 	var claim := await _claimed()
