@@ -3,6 +3,12 @@
 They call the same services as the routes of the game's API.
 """
 
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+
 from gamed.account import views
 from gamed.account.browser import NotSignedIn, SignedIn
 from gamed.account.guard import browser_name, require_own_site
@@ -25,7 +31,7 @@ from gamed.http.errors import BadRequest, RouteNotFound
 from gamed.http.json_body import read_query
 from gamed.http.request import Request
 from gamed.http.streaming import send_part
-from gamed.login.browser import InProgress
+from gamed.login.browser import InProgress, RedirectToResult
 from gamed.login.csrf import require_top_level_navigation
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.login.problems import LOGIN_ERRORS
@@ -38,9 +44,18 @@ from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.validation import check_slot, page_before
 from gamed.sessions.errors import SessionError
 from gamed.sessions.problems import SESSION_ERRORS
-from gamed.structs import Component
+from gamed.structs import Component, redacts
 
 WORKING_SECONDS = 1
+
+
+@redacts("fields")
+class PostedSignIn(Struct, frozen=True):
+    """The form of a sign-in, all of its fields, and the page to which it leads, if any."""
+
+    form: SignInForm
+    fields: Mapping[str, str]
+    back: AccountReturn | None
 
 
 class AccountRoutes(Component, frozen=True, kw_only=True):
@@ -88,37 +103,20 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
 
     @app.route("/auth/account/sign-in", methods=["POST"])
     async def sign_in_to_account(self, request: Request) -> bytes:
-        await self.responder.services.sign_in.count_request(request.head.address)
-        browsers = self.responder.guard.browsers
-        cookie = browsers.cookie(request)
-        fields = self.responder.guard.form(request, cookie)
-        name, password = fields.get("name", ""), fields.get("password", "")
-        browser = browsers.index(cookie or "")
-        form = SignInForm("", browser, request.head.address, name, password, request.request_id)
-        sign_in, back = self.responder.services.sign_in, self.responder.sealed_return(fields, cookie or "")
-        if not fields.keys() & {"name", "provider"}:  # "Try again": the person chooses the way anew
-            return self.responder.sign_in_page_for(request, back)
+        posted, sign_in = await self._posted(request), self.responder.services.sign_in
+        if not posted.fields.keys() & {"name", "provider"}:  # "Try again": the person chooses the way anew
+            return self.responder.sign_in_page_for(request, posted.back)
         if self.responder.choice.labels:
-            beginning = sign_in.at_provider(form, fields.get("provider", ""), back=back)
+            beginning = sign_in.at_provider(posted.form, posted.fields.get("provider", ""), back=posted.back)
             return self.responder.pages.redirect(request, await self.responder.run(beginning))
-        try:
-            return self.responder.pages.redirect(request, await self.responder.run(sign_in.locally(form, back)))
-        except SignInRejected as e:
-            return self._refused(request, back, e, name=name)
+        signing_in = sign_in.locally(posted.form, posted.back)
+        return await self._signed_in(request, posted, signing_in, name=posted.form.name)
 
     @app.route("/auth/account/passkey", methods=["POST"])
     async def sign_in_to_account_with_passkey(self, request: Request) -> bytes:
-        await self.responder.services.sign_in.count_request(request.head.address)
-        browsers = self.responder.guard.browsers
-        cookie = browsers.cookie(request)
-        fields = self.responder.guard.form(request, cookie)
-        form = SignInForm("", browsers.index(cookie or ""), request.head.address, request_id=request.request_id)
-        back = self.responder.sealed_return(fields, cookie or "")
-        try:
-            signing_in = self.responder.services.sign_in.by_passkey(form, fields, back)
-            return self.responder.pages.redirect(request, await self.responder.run(signing_in))
-        except SignInRejected as e:
-            return self._refused(request, back, e)
+        posted = await self._posted(request)
+        signing_in = self.responder.services.sign_in.by_passkey(posted.form, posted.fields, posted.back)
+        return await self._signed_in(request, posted, signing_in)
 
     @app.route("/auth/account/signed-up", methods=["GET"])
     async def go_on_from_sign_up(self, request: Request) -> bytes:
@@ -134,35 +132,41 @@ class AccountRoutes(Component, frozen=True, kw_only=True):
 
     @app.route("/auth/account/recovery", methods=["POST"])
     async def sign_in_to_account_with_recovery_code(self, request: Request) -> bytes:
+        posted = await self._posted(request)
+        if self.responder.choice.labels:
+            raise RouteNotFound
+        typed = posted.fields.get("recovery_code", "")
+        signing_in = self.responder.services.sign_in.by_recovery_code(posted.form, typed, posted.back)
+        return await self._signed_in(request, posted, signing_in, name=posted.form.name, recovering=True)
+
+    async def _posted(self, request: Request) -> PostedSignIn:
+        """Count the request, and return the form of a sign-in; raise RateLimited or CsrfError."""
         await self.responder.services.sign_in.count_request(request.head.address)
         browsers = self.responder.guard.browsers
         cookie = browsers.cookie(request)
         fields = self.responder.guard.form(request, cookie)
-        if self.responder.choice.labels:
-            raise RouteNotFound
-        name, address = fields.get("name", ""), request.head.address
-        form = SignInForm("", browsers.index(cookie or ""), address, name, request_id=request.request_id)
-        sign_in, back = self.responder.services.sign_in, self.responder.sealed_return(fields, cookie or "")
-        try:
-            signing_in = sign_in.by_recovery_code(form, fields.get("recovery_code", ""), back)
-            return self.responder.pages.redirect(request, await self.responder.run(signing_in))
-        except SignInRejected as e:
-            return self._refused(request, back, e, name=name, recovering=True)
+        typed = {"name": fields.get("name", ""), "password": fields.get("password", "")}
+        address, request_id = request.head.address, request.request_id
+        form = SignInForm("", browsers.index(cookie or ""), address, **typed, request_id=request_id)
+        return PostedSignIn(form, fields, self.responder.sealed_return(fields, cookie or ""))
 
-    def _refused(
+    async def _signed_in(
         self,
         request: Request,
-        back: AccountReturn | None,
-        rejected: SignInRejected,
+        posted: PostedSignIn,
+        signing_in: Coroutine[Deferred[Any], Any, RedirectToResult],
         *,
         name: str = "",
         recovering: bool = False,
     ) -> bytes:
-        """Return the sign-in page again, with what was typed but for secrets."""
-        if rejected.retry_after:
-            request.setHeader("Retry-After", str(rejected.retry_after))
-        feedback = FormFeedback(rejected.error, rejected.retry_after, name=name, recovering=recovering)
-        return self.responder.sign_in_page_for(request, back, rejected.error.status, feedback)
+        """Sign in, or return the sign-in page again, with what was typed but for secrets."""
+        try:
+            return self.responder.pages.redirect(request, await self.responder.run(signing_in))
+        except SignInRejected as e:
+            if e.retry_after:
+                request.setHeader("Retry-After", str(e.retry_after))
+            feedback = FormFeedback(e.error, e.retry_after, name=name, recovering=recovering)
+            return self.responder.sign_in_page_for(request, posted.back, e.error.status, feedback)
 
     @app.route("/auth/account/codes", methods=["GET"])
     async def show_recovery_codes(self, request: Request) -> bytes:

@@ -219,6 +219,11 @@ class Finished(Struct, frozen=True):
     codes_left: int | None = None
     """The recovery codes that the player has left, if one of them signed in."""
 
+    @property
+    def plain(self) -> bool:
+        """Return whether a game got its sign-in, and the page has nothing else to say."""
+        return self.signed_in and not self.linked and self.player is None and self.codes_left is None
+
 
 class Ended(Struct, frozen=True):
     """A login that ended without credentials."""

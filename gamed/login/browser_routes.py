@@ -286,18 +286,11 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
         login_id = query.get("login_id", "")
         shown = await self.results.get(login_id, self.pages.guard.browser(request))
         request.locale, result = shown.locale, shown.result
-        if (
-            isinstance(result, Finished)
-            and result.signed_in
-            and not result.linked
-            and result.player is None
-            and result.codes_left is None
-            and LATER not in query
-            and await self.passkeys.is_offered(login_id)
-        ):
+        is_plain = isinstance(result, Finished) and result.plain
+        if is_plain and LATER not in query and await self.passkeys.is_offered(login_id):
             return self._offer_page(request, login_id, result)
-        asks = isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
-        return self._page(request, result, await self.newcomers.of_result(login_id) if asks else None)
+        newcomer = await self.newcomers.of_result(login_id) if _may_be_newcomer(result) else None
+        return self._page(request, result, newcomer)
 
     def _page(self, request: Request, result: LoginResult, newcomer: Newcomer | None) -> bytes:
         match result:
@@ -344,8 +337,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             return views.adopted_page(self.labels[result.provider], result.player)
         return views.back_page(codes_left=result.codes_left) if result.signed_in else views.waiting_page()
 
-    def _offer_page(self, request: Request, login_id: str, result: Finished) -> bytes:
-        if not result.final:
+    def _offer_page(self, request: Request, login_id: str, result: LoginResult) -> bytes:
+        if isinstance(result, Finished) and not result.final:
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         later = f"{self.pages.result_url(login_id)}&{LATER}=yes"
         return self.pages.page(request, 200, views.offer_page(later))
@@ -360,3 +353,8 @@ class ResultRoutes(Component, frozen=True, kw_only=True):
             request.setHeader("Refresh", str(self.pages.intervals.page_refresh_seconds))
         shown = views.back_page(newcomer.name) if signed_in else views.waiting_page(device, newcomer.name)
         return self.pages.page(request, 200, shown)
+
+
+def _may_be_newcomer(result: LoginResult) -> bool:
+    """Return whether the result may be that of a new player, who chooses a name."""
+    return isinstance(result, ShowFinishCode) or (isinstance(result, Finished) and not result.linked)
