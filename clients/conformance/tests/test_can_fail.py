@@ -46,6 +46,13 @@ DEFECTS = {
         "sign_in_hostile_login_url",
         "another server",
     ),
+    "confirms_for_ever": Defect(
+        CLIENT,
+        "held is not None and held.session_id == self._known.too_old",
+        "self._known.too_old is not None",
+        "sign_in_confirms",
+        "confirm",
+    ),
     "takes_any_return": Defect(
         CLIENT,
         'values.get("login_id") != [login_id]',
