@@ -85,6 +85,8 @@ class NotSignedIn(Struct, frozen=True):
     ended: Ended
     back: AccountReturn | None = None
     """The page from which the person came, for another try."""
+    by_code: bool = False
+    """A recovery code was typed."""
 
 
 class SavesPlace(Struct, frozen=True):
@@ -246,7 +248,8 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         if login.outcome is not None and login.invite_id is not None:
             raise LinkEnded if login.outcome is LoginFailure.REGISTRATION_CLOSED else LinkUnused
         if login.outcome is not None:
-            return NotSignedIn(Ended(login.outcome, login.approval_code, login.links), self._unsealed(login))
+            ended = Ended(login.outcome, login.approval_code, login.links)
+            return NotSignedIn(ended, self._unsealed(login), outcome.by_code)
         if login.stage is not LoginStage.COLLECTED:
             return InProgress()
         if login.links:

@@ -175,7 +175,8 @@ def _finish(connection: Connection, keys: Keys, command: FinishCommand, login: L
     player_id = collect_store.player_of(connection, keys, proved)
     if isinstance(admitted, LoginFailure):
         failed = collect_store.refused(connection, login, admitted, player_id, now_ms)
-        return CollectOutcome(Transition(login, failed), player_id=player_id)
+        by_code = isinstance(proved, RecoveryAccount)
+        return CollectOutcome(Transition(login, failed), player_id=player_id, by_code=by_code)
     ended: Sequence[str] = ()
     if admitted is not None:
         if invite is not None:

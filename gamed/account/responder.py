@@ -229,7 +229,7 @@ class AccountResponder(Component, frozen=True, kw_only=True):
         """Return the end of a sign-in that failed; another try leads to the same place."""
         cookie, back = self.guard.browsers.cookie(request) or "", result.back
         sealed = "" if back is None else back.seal(self.keys, self._browser_row(cookie))
-        shown = views.ended_page(result.ended, self.guard.field(cookie), sealed)
+        shown = views.ended_page(result.ended, self.guard.field(cookie), sealed, by_code=result.by_code)
         return self.pages.page(request, 200, shown)
 
     def place(self, request: Request, player_id: str = "") -> AccountReturn | None:

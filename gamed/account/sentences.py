@@ -174,13 +174,12 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     LoginFailure.PROOF_ATTEMPTS_EXCEEDED: (NOT_SIGNED_IN, AGAIN_LATER),
     LoginFailure.SESSION_REVOKED: (
         NOT_SIGNED_IN,
-        text(
-            "You were signed out in the meantime, the password was changed, or the recovery code was used before. Sign"
-            " in again."
-        ),
+        text("You were signed out in the meantime, or the password was changed. Sign in again."),
     ),
 }
 """Heading and sentence of each outcome."""
+CODE_USED = text("That recovery code was used before, or new ones have replaced it. Sign in again.")
+"""The sentence of SESSION_REVOKED where a recovery code was typed, in the answer that refuses it."""
 
 LINK_ENDED: Mapping[LoginFailure, Text] = {
     LoginFailure.PROVIDER_DENIED: text("It was cancelled at the provider."),

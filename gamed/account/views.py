@@ -13,6 +13,7 @@ from gamed.audit import WARNINGS, RecordedEvent, SecurityEvent
 from gamed.login.browser import Ended
 from gamed.login.transaction import ClientInfo
 from gamed.login.views import FIRST_PAGE, FormFeedback, message
+from gamed.outcomes import LoginFailure
 from gamed.pages.model import Page, Text, Way, page, text
 from gamed.passkeys.ceremony import PasskeyPrompt
 from gamed.passkeys.limits import MAX_PASSKEYS
@@ -198,11 +199,16 @@ def working_page() -> Page:
     return message(text("One moment"), lead, sign="waiting")
 
 
-def ended_page(ended: Ended, form: str = "", back: str = "") -> Page:
-    """Return the end of a sign-in or link; `back` is the sealed place to which another sign-in leads, if any."""
+def ended_page(ended: Ended, form: str = "", back: str = "", *, by_code: bool = False) -> Page:
+    """Return the end of a sign-in or link; `back` is the sealed place to which another sign-in leads, if any.
+
+    `by_code`: the person has typed a recovery code.
+    """
     title, sentence = sentences.ENDED.get(ended.outcome, (sentences.NOT_SIGNED_IN, sentences.AGAIN_LATER))
     if ended.linking:
         title, sentence = sentences.NOT_LINKED, sentences.LINK_ENDED.get(ended.outcome, sentence)
+    if by_code and ended.outcome is LoginFailure.SESSION_REVOKED:
+        sentence = sentences.CODE_USED
     again = Way(text("Try again"), f"{HOME}#sign-in" if ended.linking else HOME)
     sign = "blocked" if ended.approval_code is None else "waiting"
     shown = message(title, sentence, sign=sign, ways=(again,), approval_code=ended.approval_code)

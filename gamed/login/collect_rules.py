@@ -52,6 +52,8 @@ class CollectOutcome(Struct, frozen=True):
     """The passkey that signed in, if one did."""
     codes_left: int | None = None
     """How many recovery codes the player has left after one of them signed in; None for any other sign-in."""
+    by_code: bool = False
+    """A recovery code was typed, and this collect has refused the sign-in."""
 
     @property
     def way(self) -> str:

@@ -88,6 +88,8 @@ def sign_ins() -> Iterator[Shown]:
         yield Shown.of(f"account ended {outcome.value}", views.ended_page(Ended(outcome)))
         yield Shown.of(f"account not linked {outcome.value}", views.ended_page(Ended(outcome, linking=True)))
     yield Shown.of("account ended again", views.ended_page(Ended(LoginFailure.PROVIDER_DENIED), FORM, "b" * 300))
+    used = views.ended_page(Ended(LoginFailure.SESSION_REVOKED), FORM, by_code=True)
+    yield Shown.of("account ended by a used code", used)
     yield Shown.of("account pending", views.ended_page(Ended(LoginFailure.PLAYER_PENDING, NUMBER)))
     yield Shown.of("account unlinked", views.unlinked_page())
     yield Shown.of("account deleted", views.deleted_page())

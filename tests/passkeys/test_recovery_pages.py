@@ -102,7 +102,7 @@ class PageTests(RecoveryCase, LinkCase):
         sent = [each.post_only(each.get(HOME).form("/account/recovery"), typed) for each in browsers]
         pages = [each.get(answer.headers["location"]) for each, answer in zip(browsers, sent, strict=True)]
         self.assertIn("Recovery codes left: 9", pages[0].text)
-        self.assertIn("the recovery code was used before", pages[1].text)
+        self.assertIn(sentences.CODE_USED.source, pages[1].text)
 
     def test_new_password(self) -> None:
         """A new password leaves the codes, and the page says so."""
