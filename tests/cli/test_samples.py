@@ -94,6 +94,15 @@ class UnitTests(SampleCase):
         text = self.verified(hook, "service")["service"]
         self.assertIn(f"\nLoadCredential=GAMED:{self.config.parent}/credentials\n", text)
 
+    def test_ticket_audiences(self) -> None:
+        """The secrets of servers that check tickets are credentials, too, whatever their names begin with."""
+        own, other = ("play.example", "GAMED_MATCH_SECRET"), ("match.example", "MATCH_SECRET")
+        audiences = ", ".join(f'"{name}": {{"secret_env": "{secret}"}}' for name, secret in (own, other))
+        text = self.verified(f'{{"mode": "local", "ticket_audiences": {{{audiences}}}}}', "service")["service"]
+        folder = self.config.parent / "credentials"
+        lines = re.findall(r"(?m)^LoadCredential=(.+)$", text)
+        self.assertEqual(lines, [f"GAMED:{folder}", f"MATCH_SECRET:{folder}/MATCH_SECRET"])
+
     def test_for_caddys_own_certificate(self) -> None:
         """With --internal Caddy signs the certificate; the sample of a certificate is left out."""
         text = self.printed(OAUTH, "caddy", "--internal")

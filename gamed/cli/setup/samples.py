@@ -230,6 +230,8 @@ def _named_secrets(text: str) -> dict[str, str]:
         named["notify.url_env"] = members.get("notify", {}).get("url_env")
         for name, each in members.get("providers", {}).items():
             named[f"providers.{name}"] = each.get("client_secret_env")
+        for name, each in members.get("ticket_audiences", {}).items():
+            named[f"ticket_audiences.{name}"] = each.get("secret_env")
     except (ValueError, AttributeError):
         return {}
     return {member: name for member, name in named.items() if isinstance(name, str)}
