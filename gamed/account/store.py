@@ -346,8 +346,7 @@ def sign_out_all(connection: Connection, now_ms: int) -> int:
     """End every session and delete every login; return how many sessions had neither ended nor expired."""
     alive = "SELECT count(*) FROM session WHERE revoked_ms IS NULL AND expires_ms > :now_ms"
     ((count,),) = connection.execute(alive, {"now_ms": now_ms}).fetchall()
-    end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
-    connection.execute(end, {"now_ms": now_ms})
+    connection.execute(f"{session_tables.END_SESSIONS} WHERE revoked_ms IS NULL", {"now_ms": now_ms})
     # The attempts of a login are deleted with it; a link that was used since the backup would be valid again. Used
     # challenges of passkeys stay as they were: one that was used since is accepted again within its ten minutes, but
     # only in the same browser, or login, and from a copy of the response. A recovery code that was used or made void

@@ -289,11 +289,14 @@ def close_login(connection: Connection, session_id: str, now_ms: int) -> None:
     connection.execute(f"{_CLOSE} = :session_id", {"session_id": session_id, "now_ms": now_ms})
 
 
+END_SESSIONS = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL, client = '{}'"
+"""Ends sessions. The row stays for weeks, to answer `session_revoked`; the device, which may be a person's name, goes."""
+
+
 def revoke(connection: Connection, session_id: str, now_ms: int) -> str | None:
     """End one session; return its player, or None if it had ended before or does not exist."""
-    query = """
-        UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL
-        WHERE session_id = :session_id AND revoked_ms IS NULL
+    query = f"""
+        {END_SESSIONS} WHERE session_id = :session_id AND revoked_ms IS NULL
         RETURNING player_id
     """
     rows = connection.execute(query, {"session_id": session_id, "now_ms": now_ms}).fetchall()
@@ -313,8 +316,7 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
     # only a session that was never used can have a login that is still `delivered`
     unused = f"SELECT session_id FROM session WHERE {living} AND generation = 1 AND used = 0"
     connection.execute(f"{_CLOSE} IN ({unused})", values)
-    query = f"UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE {living}"
-    ended = connection.execute(query, values).rowcount
+    ended = connection.execute(f"{END_SESSIONS} WHERE {living}", values).rowcount
     return ended + browser_tables.end_browsers_of(connection, player_id, keep)
 
 

@@ -1,8 +1,10 @@
 """A logout ends the sessions of its scope (docs/protocol.md: Sessions)."""
 
+from gamed.account import store as account_store
 from gamed.crypto import Secret
 from gamed.players import tables as player_tables
 from gamed.sessions import store as session_store
+from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import LogoutScope, RefreshRejected
 from gamed.sessions.errors import (
     RefreshInvalid,
@@ -42,6 +44,27 @@ class LogoutTests(TransactionTestCase):
         self.assertEqual(self.this(self.first.access, None), frozenset())
         self.assertEqual(self.this(None, self.other.refresh), {ANNA})
         self.assertEqual(self.live(), {self.bert_id})
+
+    def test_device_is_forgotten(self) -> None:
+        """Nothing is left of the device of a session that ends, in whichever way; the others keep theirs."""
+        kept = '{"name": "MyGame", "device_name": "Anna\'s phone"}'
+        ended, pair = self.auth.sign_in(client=kept)
+        self.auth.sign_in(client=kept)
+        stays, _ = self.auth.sign_in(client=kept)
+        self.this(None, pair.refresh)
+        self.assertEqual(self.devices(), {ended: "{}"} | dict.fromkeys(self.devices().keys() - {ended}, kept))
+        session_tables.revoke_all(self.auth.connection, ANNA, self.auth.now_ms, keep=stays)
+        self.assertEqual([each for each in self.devices().values() if each != "{}"], [kept])
+        account_store.sign_out_all(self.auth.connection, self.auth.now_ms)
+        self.assertEqual(set(self.devices().values()), {"{}"})
+
+    def devices(self) -> dict[str, str]:
+        """Return the device of each of Anna's sessions that began with one, as it is stored."""
+        query = "SELECT session_id, client FROM session WHERE player_id = :anna AND created_ms = :now_ms"
+        values = {"anna": ANNA, "now_ms": self.auth.now_ms}
+        begun = {self.session_id, self.other_id}
+        rows = self.auth.connection.execute(query, values).fetchall()
+        return {session_id: client for session_id, client in rows if session_id not in begun}
 
     def test_this_with_what_ran_out(self) -> None:
         """An expired access token, an exchanged credential and a blocked player can log out, too."""
