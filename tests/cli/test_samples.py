@@ -103,6 +103,18 @@ class UnitTests(SampleCase):
         lines = re.findall(r"(?m)^LoadCredential=(.+)$", text)
         self.assertEqual(lines, [f"GAMED:{folder}", f"MATCH_SECRET:{folder}/MATCH_SECRET"])
 
+    def test_linked_assets(self) -> None:
+        """Published files behind a link can be written from inside the sandbox, and need not be mounted."""
+        self.data.mkdir()
+        (self.folder / "published").mkdir()
+        (self.data / "assets").symlink_to(self.folder / "published")
+        units = self.verified(PUBLIC, *UNITS)
+        line = f"\nReadWritePaths=-{self.folder}/published\n"
+        self.assertEqual([part for part in units if line in units[part]], ["service", "instance"])
+        (self.data / "assets").unlink()
+        (self.data / "assets").mkdir()
+        self.assertNotIn("ReadWritePaths=-", self.printed(PUBLIC, "unit", "service"))
+
     def test_for_caddys_own_certificate(self) -> None:
         """With --internal Caddy signs the certificate; the sample of a certificate is left out."""
         text = self.printed(OAUTH, "caddy", "--internal")

@@ -1,6 +1,7 @@
 """`gamed unit`, `gamed nginx` and `gamed caddy` print the samples of `etc/`, filled in for this server."""
 
 import json
+import os
 import pwd
 import sys
 import sysconfig
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec import Struct
 
+from gamed.assets.store import FOLDER as ASSETS
 from gamed.cli import paths
 from gamed.cli.context import CommandContext, read_game_settings
 from gamed.cli.data.move_note import refuse_moved
@@ -91,6 +93,8 @@ class Server(Struct, frozen=True):
     """Whether the units are for the service manager of a user without root."""
     any_secrets: bool = False
     """Whether the service gets each secret of the folder of credentials, also if the configuration names none yet."""
+    assets: Path | None = None
+    """Where the published files are, if their folder is a link out of the data folder."""
     page_backups: bool = False
     """Whether the service itself writes to the folder for backups: the owner's page makes some."""
 
@@ -153,7 +157,7 @@ def _with_assets(text: str, places: Paths) -> str:
         raise CommandFailed(
             f"Only players may read the files of this server ({places.game}). nginx cannot ask who they are."
         )
-    folder = (places.data / "assets").resolve()
+    folder = (places.data / ASSETS).resolve()
     if folder.is_relative_to(places.data.resolve()):
         raise CommandFailed(
             f"nginx may not enter {places.data}, in which the databases are. Move the published files out of it: "
@@ -206,8 +210,13 @@ def read_server(places: Paths) -> Server:
 def describe_server(places: Paths, text: str, listener: Listener) -> Server:
     """Return the facts about a server with this configuration; raise ConfigError."""
     secrets, config = _named_secrets(text), load_without_secrets(places, text)
-    names = list(dict.fromkeys(secrets.values()))
-    return Server(places, config.public_url, names, secrets.get(STORE_PASSWORD), config.store is not None, listener)
+    names, password = list(dict.fromkeys(secrets.values())), secrets.get(STORE_PASSWORD)
+    assets = _linked(places.data / ASSETS)
+    return Server(places, config.public_url, names, password, config.store is not None, listener, assets=assets)
+
+
+def _linked(folder: Path) -> Path | None:
+    return folder.resolve() if os.path.islink(folder) else None
 
 
 def load_without_secrets(places: Paths, text: str) -> Config:
@@ -285,8 +294,9 @@ def _service(text: str, server: Server, options: str = "") -> str:
     [(comment, credential)] = [pair for pair in pairwise(lines) if pair[1].startswith("LoadCredential=")]
     secrets = "".join(_credentials(server))
     text = _replaced(text, comment + credential, comment + secrets if secrets else "")
-    if server.page_backups:
-        text = _replaced(text, "UMask=0077\n", f"ReadWritePaths=-{quoted(str(server.backups))}\nUMask=0077\n")
+    for folder in (server.assets, server.backups if server.page_backups else None):
+        if folder is not None:  # "-": a disk that is not mounted does not stop the server
+            text = _replaced(text, "UMask=0077\n", f"ReadWritePaths=-{quoted(str(folder))}\nUMask=0077\n")
     return _in_places(text, server, "StateDirectory=gamed\nStateDirectoryMode=0700\n", "")
 
 
@@ -338,8 +348,9 @@ def _in_places(text: str, server: Server, own: str, instead: str) -> str:
     places = server.places
     user, group = server.owner or _owner(places.data)
     text = _replaced(text, "User=gamed\nGroup=gamed\n", f"User={user}\nGroup={group}\n")
-    used = [] if places == paths.LAYOUT else [places.config, places.data, Path(sys.executable)]
-    if any(path.is_relative_to(home) for path in (*used, server.backups) for home in HOMES):
+    used = [server.backups, *([server.assets] if server.assets else [])]
+    used += [] if places == paths.LAYOUT else [places.config, places.data, Path(sys.executable)]
+    if any(path.is_relative_to(home) for path in used for home in HOMES):
         text = _replaced(text, "ProtectHome=yes\n", "ProtectHome=read-only\n")
     if places == paths.LAYOUT:
         return text
