@@ -20,7 +20,7 @@ from twisted.python import usage
 
 from gamed import __version__
 from gamed.cli import context, paths
-from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
+from gamed.cli.errors import CONFIGURATION, SetupError, exit_on_error, exit_with
 from gamed.cli.process import exit_cleanly_on_sigterm, exit_with_code, harden, stop_reactor_on_signals
 from gamed.cli.service import serve as cli_serve
 from gamed.cli.service import start_report
@@ -166,6 +166,7 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
     with gc_paused():
         from twisted.internet import reactor
 
+        from gamed.assets.errors import AssetsOpen
         from gamed.service import build_service
 
     use_monotonic_clock(reactor)
@@ -181,9 +182,11 @@ def make_checked(options: Options, report: start_report.Report, command: str = S
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         settings = replace(settings, log_format=serve.log_format, intervals=serve.intervals)
-        service: IService = build_service(
-            reactor, settings, notifier, partial(_give_up, reactor), _backup_maker(settings, serve.opened.places)
-        )
+        maker = _backup_maker(settings, serve.opened.places)
+        try:
+            service: IService = build_service(reactor, settings, notifier, partial(_give_up, reactor), maker)
+        except AssetsOpen as e:  # 78: another start would find the same
+            raise SetupError(str(e)) from None
         stop_reactor_on_signals(reactor)
         return service
 

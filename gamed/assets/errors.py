@@ -53,6 +53,14 @@ class AssetsUnreadable(AssetsError):
     """A file of the store that the system refuses to read: a permission is missing, or a disk fails."""
 
 
+class AssetsOpen(AssetsError):
+    """Stored files that a group can read although only players may, and that this user cannot close."""
+
+
+class AssetsReadOnly(AssetsError):
+    """A folder of the store that this user cannot change; nothing was changed."""
+
+
 class TooManyOpen(AssetsUnreadable):
     """A limit of open files that is reached for a moment. Players read this text."""
 

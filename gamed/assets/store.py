@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from errno import EDQUOT, EFBIG, ELOOP, EMFILE, ENFILE, ENOSPC, ENOTDIR
 from io import BufferedReader, FileIO
 from pathlib import Path
+from shlex import quote
 from stat import S_ISREG
 from time import monotonic, sleep
 from typing import Final
@@ -26,6 +27,7 @@ from gamed.assets.errors import (
     AssetsBusy,
     AssetsDamaged,
     AssetsFull,
+    AssetsOpen,
     AssetsUnreadable,
     ChannelNotFound,
     ManifestMalformed,
@@ -196,11 +198,20 @@ def make_folder(folder: Path, group: int = 0) -> None:
 
 
 def close_to_group(assets: Path) -> bool:
-    """Take the rights from the group of the stored files' folder; return whether it had any."""
-    folder = assets / OBJECTS
+    """Take the rights from the group of the stored files' folder; return whether it had any.
+
+    Raise AssetsOpen if this user has no right to, or if the folder is mounted read-only.
+    """
+    folder = (assets / OBJECTS).resolve()
     if not folder.exists() or not folder.stat().st_mode & 0o077:
         return False
-    folder.chmod(0o700)
+    try:
+        folder.chmod(0o700)
+    except OSError as e:
+        raise AssetsOpen(
+            f"Only players may download (game.json: assets.access), but the group of {folder} can read the files, and "
+            f"this user cannot change that ({e.strerror}). Run: chmod 700 {quote(str(folder))}"
+        ) from None
     return True
 
 

@@ -139,6 +139,24 @@ class OtherUserTests(CommandTestCase):
             code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
             self.assertEqual((code, f"uid {OTHER}" in err), (1, True), err)
 
+    def test_assets_of_another(self) -> None:
+        """If only players may download, and the service cannot take the right to read the files from their group, the
+        start is refused with what to do; then it serves."""
+        if self.uid != OTHER:
+            return
+        objects = self.folder / "published/objects"
+        objects.mkdir(parents=True)
+        objects.chmod(0o750)
+        (self.data / "assets").symlink_to(objects.parent)
+        self.config.with_name("game.json").write_text('{"assets": {"access": "players"}}')
+        serve = (self.python, "-c", RUN, *self.places, "serve", f"--listen=tcp:{free_port()}:interface=127.0.0.1")
+        code, _, err = self.run_command(of=(self.python, "-c", DROP.format(OTHER), *serve))
+        self.assertEqual(code, 78, err)
+        self.assertIn(f"the group of {objects} can read the files", err)
+        subprocess.run(["/bin/sh", "-c", err.strip().partition("Run: ")[2]], check=True)
+        self.assertEqual(objects.stat().st_mode & 0o777, 0o700)
+        self.assertEqual(get(self.serve_as_other(), "/healthz")[0], 200)
+
     def test_nobody_else(self) -> None:
         """A user who is neither root nor the service's can do nothing, and gets one sentence as an error."""
         self.serve_as_other()
