@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from gamed.assets import channel_store
 from gamed.assets import verify as asset_verify
 from gamed.assets.channel_store import ChannelUpdate
-from gamed.assets.errors import AssetsBusy, AssetsError, ChannelMoved
+from gamed.assets.errors import AssetsBusy, AssetsError, AssetsReadOnly, ChannelMoved
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.assets.verify import Overview
@@ -62,12 +62,17 @@ class OwnerFiles:
         return True
 
     async def _change(self, work: Callable[[], ChannelUpdate]) -> ChannelUpdate:
-        """Do the work in a thread, if none does such work: a disk that does not respond holds one of them."""
+        """Do the work in a thread, if none does such work: a disk that does not respond holds one of them.
+
+        Raise AssetsReadOnly if the folder cannot be written, as behind a link that the unit does not know.
+        """
         if self._changing:
             raise AssetsBusy("Another change of the game files has not ended yet. Try again in a moment.")
         self._changing = True
         try:
             update: ChannelUpdate = await self._in_thread(work)
+        except OSError as e:
+            raise AssetsReadOnly(e.strerror) from None
         finally:
             self._changing = False
         return update

@@ -56,6 +56,7 @@ FAILURES: Mapping[type[Exception], tuple[int, Text]] = {
     asset_errors.AssetsBusy: (503, sentences.FILES_BUSY),
     asset_errors.NotFound: (409, sentences.FILES_CHANGED),
     asset_errors.NoPreviousRelease: (409, sentences.FILES_CHANGED),
+    asset_errors.AssetsReadOnly: (507, sentences.FILES_READ_ONLY),
     asset_errors.AssetsError: (500, sentences.FILES_DAMAGED),
     database_errors.DatabaseReadOnly: (507, sentences.READ_ONLY),
     database_errors.DatabaseCorrupt: (503, sentences.STATE_AWAY),

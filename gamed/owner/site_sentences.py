@@ -49,6 +49,9 @@ FILES_BUSY = text("Another command is changing the files. Try again in a moment.
 FILES_DAMAGED = text(
     "A file of that release is missing or damaged, so nothing was changed. On the server run: {command}"
 )
+FILES_READ_ONLY = text(
+    "The folder of the game files cannot be written, so nothing was changed. Make it writable on the server."
+)
 READ_ONLY = text("The database can only be read right now, so nothing was changed. Make it writable on the server.")
 STATE_AWAY = text(
     "The database of the saves does not respond or is damaged, so nothing was changed. On the server run: {command}"

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from gamed.assets import channel_store
 from gamed.assets.errors import AssetsBusy
 from gamed.assets.publish import Publisher, PublishRequest
-from gamed.assets.store import FOLDER, AssetStore, channel_lock
+from gamed.assets.store import CHANNELS, FOLDER, NEW, AssetStore, channel_lock
 from gamed.cli.data.backup import back_up, read_progress
 from gamed.cli.paths import Paths
 from gamed.config.model import Config
@@ -255,6 +255,13 @@ class FilesTests(SiteCase):
         self.assertIn(sentences.NOTICES["o-point"].source, page.text)
         self.assertEqual(self.pointer(), self.releases[0])
         self.assertIn("Anna pointed a channel at another release", self.open("/activity").text)
+
+    def test_read_only(self) -> None:
+        """A folder that cannot be written changes nothing, and the page says so."""
+        (self.store.folder / CHANNELS / NEW).mkdir()  # root may write anywhere, but not in place of a folder
+        page = self.act(self.open("/files").form("/rollback"))
+        self.assertEqual((page.status, self.pointer(), self.events()), (507, self.releases[1], []))
+        self.assertIn(sentences.FILES_READ_ONLY.source, page.text)
 
     def test_damaged(self) -> None:
         """A release without one of its files cannot be pointed at, and the page says so."""
