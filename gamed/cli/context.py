@@ -29,6 +29,7 @@ from gamed.config.errors import ConfigError, ConfigErrors, InvalidValue
 from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config, Notify, PostgresqlAddress
 from gamed.config.notify import load_notify
+from gamed.config.secrets import ReadFile
 from gamed.config.settings import KeySource
 from gamed.config.store_address import load_store
 from gamed.crypto import Keys
@@ -88,10 +89,10 @@ def read_all(places: Paths) -> OpenedConfiguration:
     return replace(opened, game=game, catalogues=paths.read_catalogues(places))
 
 
-def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
+def read(places: Paths, *, providers: bool = True, read_mark: ReadFile = paths.read_regular) -> OpenedConfiguration:
     """Read and validate authentication.json; erase the secrets that it names from the environment.
 
-    Without `providers` their secrets are not read.
+    Without `providers` their secrets are not read. `read_mark` reads the picture, by a path beside the file.
     """
     refuse_moved(places)
     text = paths.read_config(places)
@@ -101,7 +102,7 @@ def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
         paths.read_file,
         str(places.config),
         providers=providers,
-        read_mark=paths.read_regular,
+        read_mark=read_mark,
         require_driver=require_driver,
     )
     erase_variables(loaded.secret_names)
@@ -152,10 +153,12 @@ def read_address(places: Paths) -> PostgresqlAddress | None:
     return address
 
 
-def read_with_key(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
+def read_with_key(
+    places: Paths, *, providers: bool = False, read_mark: ReadFile = paths.read_regular
+) -> OpenedConfiguration:
     """Read authentication.json like `read`; a ConfigError also names the way to supply a missing master key."""
     try:
-        return read(places, providers=providers)
+        return read(places, providers=providers, read_mark=read_mark)
     except ConfigError as e:
         unset = any(problem.path == ("master_key_env",) for problem in e.problems)
         raise ConfigError(str(places.config), e.problems, HINT if unset else "") from None

@@ -290,7 +290,7 @@ def close_login(connection: Connection, session_id: str, now_ms: int) -> None:
 
 
 END_SESSIONS = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL, client = '{}'"
-"""Ends sessions. The row stays for weeks, to answer `session_revoked`; the device, which may be a person's name, goes."""
+"""Ends sessions. The row stays for weeks, to answer `session_revoked`; the device, often a person's name, does not."""
 
 
 def revoke(connection: Connection, session_id: str, now_ms: int) -> str | None:

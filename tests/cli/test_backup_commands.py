@@ -204,6 +204,19 @@ class CommandTests(BackupCase):
         self.refused(1, "manifest.json is missing", "restore", str(self.folder))
         self.assertEqual(self.stores(), before)
 
+    def test_picture(self) -> None:
+        """The picture of the pages, which no backup has, is read from beside the new configuration."""
+        members = {"mode": "local", "look": {"mark": "mark.svg"}}
+        (self.folder / "mark.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"/>')
+        self.where.config.write_text(json.dumps(members))
+        made = str(self.back_up().path)
+        self.where.config.unlink()
+        picture = (self.folder / "mark.svg").rename(self.folder / "elsewhere.svg")
+        self.refused(78, f"No backup has the picture. Put it beside {self.where.config}.", "restore", made)
+        picture.rename(self.folder / "mark.svg")
+        self.assertEqual(self.gamed("restore", made)[::2], (0, ""))
+        self.assertEqual(json.loads(self.where.config.read_text()), members)
+
     def test_next_command(self) -> None:
         """The last words of a restore are the command that starts this server, and no empty one elsewhere."""
         code, out, err = self.gamed("restore", self.made)

@@ -1,11 +1,15 @@
 """`gamed restore` checks a backup, or replaces the databases by those of a backup (SPEC 2.2/8 and 2.2/13)."""
 
 import os
+import pwd
+import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from grp import getgrgid
 from pathlib import Path
 from secrets import token_bytes
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -65,8 +69,16 @@ class RestoreResult(Struct, frozen=True):
     """Configuration files that differ from the backup's, and stay."""
 
 
+class BackupPath(click.Path):
+    """An existing path; one that this user may not look into is refused with what to do, not as if it did not exist."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        _refuse_closed(Path(value).absolute())
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path), shell_complete=complete_backups)
+@click.argument("folder", metavar="DIR", type=BackupPath(exists=True, path_type=Path), shell_complete=complete_backups)
 @click.option("--check", is_flag=True, help="Only print what the backup has, and whether it is complete.")
 @reports_json
 def restore(context: CommandContext, folder: Path, check: bool) -> None:
@@ -103,6 +115,7 @@ def restore(context: CommandContext, folder: Path, check: bool) -> None:
 
 
 def _read(path: Path) -> Backup:
+    _refuse_closed(path)
     try:
         return cli_backup.read(path)
     except BackupError as e:
@@ -113,14 +126,61 @@ def _read(path: Path) -> Backup:
         raise CommandFailed(f"{path} is not a complete backup: {e}. Nothing was changed.") from None
 
 
+def _refuse_closed(path: Path) -> None:
+    """Raise CommandFailed if this user may not read a backup: it may be of another machine, or another user's."""
+    for folder in (*reversed(path.parents), path):
+        wanted = os.X_OK if folder != path else os.R_OK | (os.X_OK if path.is_dir() else 0)
+        if folder.exists() and not os.access(folder, wanted):
+            user = _name(pwd.getpwuid, os.geteuid())
+            raise CommandFailed(
+                f"{folder} is closed to the user {user}. Give that user the backup and the folder that it is in: "
+                f"chown -R {user}: FOLDER. Nothing was changed."
+            )
+
+
+def _name(find: Callable[[int], tuple[Any, ...]], number: int) -> str:
+    """Return the name of a user or a group; its number if it has none, as in a container."""
+    try:
+        return str(find(number)[0])
+    except KeyError:
+        return str(number)
+
+
 def _config(where: Paths, backup: Path) -> Config:
     """Return the present configuration, else the backup's, with the master key that it names."""
     there, copied = where.config.exists(), backup / SETTINGS[0]
-    opened = read_with_key(where if there or not copied.exists() else replace(where, config=copied))
-    return opened.config
+    if there or not copied.exists():
+        return read_with_key(where).config
+
+    def read_mark(path: str) -> bytes:  # no backup has the picture
+        return paths.read_regular(str(where.config.parent / Path(path).relative_to(backup)))
+
+    try:
+        return read_with_key(replace(where, config=copied), read_mark=read_mark).config
+    except ConfigError as e:
+        if all(problem.path != ("look", "mark") for problem in e.problems):
+            raise
+        raise ConfigError(
+            str(copied), e.problems, f"No backup has the picture. Put it beside {where.config}."
+        ) from None
+
+
+def _require_settings(copies: Mapping[str, Path], where: Paths) -> None:
+    """Raise CommandFailed if a configuration file is missing and must be brought by root, whose the folder is."""
+    commands = [
+        ["install", "-m", "0640", "-g", _name(getgrgid, os.getegid()), str(copies[name]), str(target)]
+        for name, target in zip(SETTINGS, (where.config, where.game), strict=True)
+        if name in copies and not target.exists() and target.parent.exists() and not os.access(target.parent, os.W_OK)
+    ]
+    if commands:
+        raise CommandFailed(
+            f"{commands[0][-1]} is missing, and this user may not write it. Nothing was changed. Run first, as root: "
+            f"{' && '.join(map(shlex.join, commands))}"
+        )
 
 
 def _restore(backup: Backup, where: Paths, config: Config, runner: str) -> RestoreResult:
+    _require_settings(backup.settings, where)
     dumped = DUMP in backup.stores
     if dumped != (config.store is not None):
         kind, other = ("PostgreSQL", "SQLite") if dumped else ("SQLite", "PostgreSQL")
