@@ -58,6 +58,7 @@ class Nginx(Proxy):
         text = changed(text, CERTIFICATE, str(self.certificate))
         text = changed(text, KEY, str(self.certificate))
         text = changed(text, "/var/log/nginx/gamed.log", str(self.log))
+        text = changed(text, "root /var/www/html;", f"root {self.folder}/html;")
         if upstream.startswith("unix:"):
             text = changed(text, f"    server {UPSTREAM} fail_timeout=1s;\n", "")
             text = changed(text, "#server unix:/run/gamed.sock ", f"server {upstream} ")

@@ -74,3 +74,25 @@ class TlsTests(SynchronousTestCase):
                 self.assertIsNone(answer.headers["Strict-Transport-Security"], proxy.name)
             self.assertNotIn("secret", "".join(proxy.logs().values()), proxy.name)
         self.assertEqual(upstream.heard, [])
+
+    def test_renewal(self) -> None:
+        """A certificate authority reads the answer to its challenge from nginx without TLS, and nothing beside it."""
+        upstream = Upstream()
+        self.addCleanup(upstream.close)
+        [nginx] = [proxy for proxy in in_front(self, folder_of(self), upstream.address) if proxy.name == "nginx"]
+        folder = nginx.folder / "html/.well-known/acme-challenge"
+        folder.mkdir(parents=True)
+        (folder / "token").write_text("answer")
+        (folder.parent / "other").write_text("other")
+        for path, status in (
+            ("/.well-known/acme-challenge/token", 200),
+            ("/.well-known/acme-challenge/none", 404),
+            ("/.well-known/acme-challenge/../other", 308),
+            ("/.well-known/other", 308),
+        ):
+            with closing(HTTPConnection("127.0.0.1", nginx.plain_port, timeout=PATIENCE_SECONDS)) as connection:
+                connection.request("GET", path, headers={"Host": HOST})
+                answer = connection.getresponse()
+                body = answer.read()
+            self.assertEqual((answer.status, body == b"answer"), (status, status == 200), path)
+        self.assertEqual(upstream.heard, [])
