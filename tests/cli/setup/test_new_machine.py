@@ -133,7 +133,7 @@ class NewMachineTests(SetupCase):
         self.assertEqual(self.players(self.new), ["Bo", "Anna"])
 
     def test_before_the_set_up(self) -> None:
-        """Without the settings in place the user of the service is told how root brings them; nothing is changed."""
+        """Without the settings in place the service's user reads how root brings them; nothing is changed."""
         self.set_up()
         self.environ |= self.key()
         backup = self.back_up(["--config", str(self.new.config), "--data", str(self.new.data)])
