@@ -115,6 +115,7 @@ setup(
     packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
     package_data={
         "gamed": ["py.typed"],
+        "gamed.dev": ["*.html"],
         "gamed.pages": ["*.css", "*.js", "*.svg", "icons/*.svg", "locale/*", "templates/*.html"],
         **{f"gamed.database.{engine}": ["schema/*/*.sql"] for engine in ("postgresql", "sqlite")},
     },

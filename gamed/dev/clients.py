@@ -9,23 +9,19 @@ from gamed.crypto import Secret
 
 Answer = tuple[int, Mapping[str, object]]
 """The status and the JSON of a response."""
-NOT_THE_CLIENT: Answer = (
-    401,
-    {"error": "invalid_client", "error_description": "unknown client or wrong client secret"},
-)
+REFUSAL = "unknown client or wrong client secret"
+NOT_THE_CLIENT: Answer = (401, {"error": "invalid_client", "error_description": REFUSAL})
 
 
 class EmulatedProvider(Struct, frozen=True):
     """One of the providers, with its requirements for a client."""
 
     name: str
-    scope: str
+    scope: str = "openid"
     """The only scope that it accepts; "" if it accepts none."""
-    prompts: frozenset[str]
-    agent: Pattern[str] | None
+    prompts: tuple[str, ...] = ()
+    agent: Pattern[str] | None = None
     """The pattern that the User-Agent of the service must match; None: any that is not empty."""
-    openid: bool
-    """True for OpenID Connect: it needs a nonce, and signs an ID token."""
     iss: bool = False
     """True if it adds `iss` to the callback (RFC 9207)."""
     parameters: Mapping[str, str] = {}
@@ -49,21 +45,22 @@ class EmulatedProvider(Struct, frozen=True):
     def side(self) -> str:
         return self.name.lower()
 
+    @property
+    def openid(self) -> bool:
+        """Return True for OpenID Connect: it needs a nonce, and signs an ID token."""
+        return self.scope == "openid"
+
 
 DISCORD = EmulatedProvider(
     "Discord",
-    "identify",
-    frozenset({"consent", "none"}),
-    compile(r"DiscordBot \(https?://[^ ,]+, [^ )]+\).*", ASCII),
-    openid=False,
+    scope="identify",
+    prompts=("consent", "none"),
+    agent=compile(r"DiscordBot \(https?://[^ ,]+, [^ )]+\).*", ASCII),
     tokens={"token_type": "Bearer", "expires_in": 604800, "refresh_token": "unused", "scope": "identify"},
 )
 GOOGLE = EmulatedProvider(
     "Google",
-    "openid",
-    frozenset({"none", "consent", "select_account"}),
-    None,
-    openid=True,
+    prompts=("none", "consent", "select_account"),
     iss=True,
     tokens={"expires_in": 3599, "scope": "openid", "token_type": "Bearer"},
     document={
@@ -75,19 +72,12 @@ GOOGLE = EmulatedProvider(
         "authorization_response_iss_parameter_supported": True,
     },
 )
-REFUSED_BY_GITHUB: Answer = (
-    200,
-    {
-        "error": "incorrect_client_credentials",
-        "error_description": "The client_id and/or client_secret passed are incorrect.",
-    },
-)
+REFUSED = "The client_id and/or client_secret passed are incorrect."
+REFUSED_BY_GITHUB: Answer = (200, {"error": "incorrect_client_credentials", "error_description": REFUSED})
 GITHUB = EmulatedProvider(
     "GitHub",
-    "",
-    frozenset({"select_account"}),
-    None,
-    openid=False,
+    scope="",
+    prompts=("select_account",),
     form_only=True,
     unknown_client=REFUSED_BY_GITHUB,
     wrong_secret=REFUSED_BY_GITHUB,
@@ -95,10 +85,6 @@ GITHUB = EmulatedProvider(
 )
 TWITCH = EmulatedProvider(
     "Twitch",
-    "openid",
-    frozenset(),
-    None,
-    openid=True,
     parameters={"force_verify": "true"},
     form_only=True,
     unknown_client=(400, {"status": 400, "message": "invalid client"}),
@@ -111,10 +97,7 @@ TWITCH = EmulatedProvider(
 )
 MICROSOFT = EmulatedProvider(
     "Microsoft",
-    "openid",
-    frozenset({"select_account", "login"}),
-    None,
-    openid=True,
+    prompts=("select_account", "login"),
     tenants=True,
     tokens={"token_type": "Bearer", "scope": "openid profile email", "expires_in": 3600, "ext_expires_in": 3600},
     document={
@@ -124,10 +107,6 @@ MICROSOFT = EmulatedProvider(
 )
 APPLE = EmulatedProvider(
     "Apple",
-    "openid",
-    frozenset(),
-    None,
-    openid=True,
     parameters={"response_mode": "query"},
     form_only=True,
     signed_secret=True,
@@ -139,7 +118,7 @@ SIDES = {"github": GITHUB, "twitch": TWITCH, "microsoft": MICROSOFT, "apple": AP
 """The providers whose endpoints are below `/NAME/` of the development provider's address."""
 EMULATED = {"discord": DISCORD, "google": GOOGLE, **SIDES}
 """The providers at which a client is registered."""
-STEAM = EmulatedProvider("Steam", "", frozenset(), None, openid=False)
+STEAM = EmulatedProvider("Steam", scope="")
 
 
 class Client(Struct, frozen=True):

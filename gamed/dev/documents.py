@@ -1,6 +1,6 @@
 """The JSON documents equal those of the real providers (OpenID Connect Discovery 3, Core 2; Discord's API v10).
 
-They are discovery, tokens with ID tokens, the keys that verify them (RFC 7517), and the user.
+They are discovery, the claims of ID tokens, and the user.
 """
 
 from collections.abc import Mapping
@@ -13,22 +13,19 @@ from joserfc.jwk import ECKey, RSAKey
 
 from gamed.crypto import Secret, base64url
 from gamed.dev.clients import KEY_ID, SIDES, TEAM_ID, Client, EmulatedProvider, SamplePerson
+from gamed.dev.grants import TOKEN_SECONDS, AuthorizeParameters
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
 DISCOVERY = "/.well-known/openid-configuration"
-SIDE = f"<any({', '.join(SIDES)}):side>"
-SIDE_AUTHORIZE, SIDE_TOKEN, SIDE_USER = f"/{SIDE}/authorize", f"/{SIDE}/token", f"/{SIDE}/user"
-SIDE_DISCOVERY, SIDE_KEYS = f"/{SIDE}{DISCOVERY}", f"/{SIDE}/keys"
-STEAM_LOGIN = "/steam/openid/login"
-SIDE_TENANTS, TENANT = f"/{SIDE}/<tenants>/v2.0{DISCOVERY}", "{tenantid}"
-TENANT_KEYS = f"/{SIDE}/<tenants>/keys"
+STEAM_LOGIN, GITHUB_USER = "/steam/openid/login", "/github/user"
+SIDE, OPENID_SIDE = f"/<any({', '.join(SIDES)}):side>", "/<any(twitch, apple):side>"
+TENANTS = "/microsoft/<any(common, consumers):tenants>"
+SIDE_AUTHORIZE, SIDE_TOKEN = f"{SIDE}/authorize", f"{SIDE}/token"
+SIDE_DISCOVERY, SIDE_KEYS = f"{OPENID_SIDE}{DISCOVERY}", f"{OPENID_SIDE}/keys"
+TENANT_DISCOVERY, TENANT_KEYS = f"{TENANTS}/v2.0{DISCOVERY}", f"{TENANTS}/keys"
 """The paths of the other providers, whose own paths do not matter: gamed takes them from its configuration."""
-
-
-def side_path(template: str, side: str) -> str:
-    """Return the path of the provider with this name."""
-    return template.replace(SIDE, side)
+TENANT = "{tenantid}"
 
 
 def discovery(provider: EmulatedProvider, issuer: str, authorize: str, token: str, keys: str) -> dict[str, Any]:
@@ -44,12 +41,6 @@ def discovery(provider: EmulatedProvider, issuer: str, authorize: str, token: st
         "scopes_supported": ["openid"],
         **provider.document,
     }
-
-
-def tokens(provider: EmulatedProvider, access_token: str, id_token: str | None = None) -> dict[str, Any]:
-    """Return the response of a provider's token endpoint, to a request that accepts JSON."""
-    signed = {} if id_token is None else {"id_token": id_token}
-    return {"access_token": access_token, **provider.tokens, **signed}
 
 
 def github_user(person: SamplePerson) -> dict[str, Any]:
@@ -68,29 +59,17 @@ def github_user(person: SamplePerson) -> dict[str, Any]:
 
 def discord_user(person: SamplePerson) -> dict[str, Any]:
     """Return Discord's `users/@me` for the scope `identify`."""
+    absent = "avatar banner accent_color avatar_decoration_data collectibles display_name_styles banner_color clan"
     return {
+        **dict.fromkeys([*absent.split(), "primary_guild"]),
+        **dict.fromkeys(("public_flags", "flags", "premium_type"), 0),
         "id": person.subjects["discord"],
         "username": person.key,
-        "avatar": None,
-        "discriminator": "0",
-        "public_flags": 0,
-        "flags": 0,
-        "banner": None,
-        "accent_color": None,
         "global_name": person.name,
-        "avatar_decoration_data": None,
-        "collectibles": None,
-        "display_name_styles": None,
-        "banner_color": None,
-        "clan": None,
-        "primary_guild": None,
+        "discriminator": "0",
         "mfa_enabled": False,
         "locale": "en-GB",
-        "premium_type": 0,
     }
-
-
-TOKEN_SECONDS = 3600
 
 
 def new_key(kid: str) -> RSAKey:
@@ -121,25 +100,19 @@ def is_signed_secret(client: Client, secret: Secret, audience: str, now_ms: int)
     return issued <= now < expires <= now + LONGEST_SECRET_SECONDS
 
 
-def key_set(key: RSAKey) -> dict[str, Any]:
-    """Return the public key as a JWKS document."""
-    return {"keys": [key.as_dict(private=False)]}
-
-
 def sign(key: RSAKey, claims: Mapping[str, Any]) -> str:
     """Sign claims by RS256; return the compact form."""
     return jwt.encode({"alg": "RS256", "kid": key.kid}, dict(claims), key, algorithms=["RS256"])
 
 
-def claims(*, client_id: str, nonce: str, access_token: str, now_ms: int) -> dict[str, Any]:
+def claims(asked: AuthorizeParameters, access_token: str, now_ms: int) -> dict[str, Any]:
     """Return the claims that Google sends for the scope `openid`, without those that name the account."""
-    now = now_ms // 1000
-    half = sha256(access_token.encode()).digest()[:16]
+    client_id, now = asked.client.client_id, now_ms // 1000
     return {
         "azp": client_id,
         "aud": client_id,
-        "at_hash": base64url(half),
-        "nonce": nonce,
+        "at_hash": base64url(sha256(access_token.encode()).digest()[:16]),
+        "nonce": asked.nonce or "",
         "iat": now,
         "exp": now + TOKEN_SECONDS,
     }

@@ -52,9 +52,7 @@ def validate_request(
 ) -> AuthorizeParameters | AuthorizationError:
     """Validate the query of an authorization request; raise UntrustedClient."""
     sent = _parameters(query)
-    client = next(
-        (each for each in clients if each.provider is provider and each.client_id == sent.get("client_id")), None
-    )
+    client = next(_clients(provider, clients, sent.get("client_id")), None)
     if client is None:
         raise UntrustedClient("Unknown client_id. Is this the client ID of the application?")
     redirect_uri = sent.get("redirect_uri", "")
@@ -65,6 +63,10 @@ def validate_request(
     )
     found = next(_mistakes(provider, sent), None)
     return parameters if found is None else AuthorizationError(parameters, *found)
+
+
+def _clients(provider: EmulatedProvider, clients: Iterable[Client], client_id: str | None) -> Iterator[Client]:
+    return (each for each in clients if each.provider is provider and each.client_id == client_id)
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -157,9 +159,9 @@ class Grants:
 
     def issue(self, parameters: AuthorizeParameters, person: SamplePerson, mode: ResponseMode) -> str:
         """Issue a code for one exchange within a minute."""
-        code = f"4/0{base64url(self._random(24))}" if parameters.client.provider.openid else base64url(self._random(24))
+        code = ("4/0" if parameters.client.provider.openid else "") + base64url(self._random(24))
         self._grants[code] = Grant(parameters, person, mode, self._now_ms() + CODE_MS)
-        _drop_oldest(self._grants)
+        drop_oldest(self._grants)
         return code
 
     def redeem(self, presented: Client, form: Mapping[str, str]) -> Grant:
@@ -169,26 +171,24 @@ class Grants:
         grant = self._grants.get(form.get("code", ""))
         if grant is None:
             raise GrantError(400, "invalid_grant", "unknown code")
-        used, grant.used = grant.used, True
-        for wrong, description in (
-            (used, "the code was used before"),
-            (self._now_ms() >= grant.expires_ms, "the code has expired"),
-            (grant.parameters.client is not presented, "the code is another client's"),
-            (grant.parameters.redirect_uri != form.get("redirect_uri"), "another redirect_uri"),
-            (
-                not _verifier_matches(form.get("code_verifier", ""), grant.parameters.challenge),
-                "the code_verifier does not fit",
-            ),
-        ):
-            if wrong:
-                raise GrantError(400, "invalid_grant", description)
+        used, grant.used, verifier = grant.used, True, form.get("code_verifier", "")
+        fits = _VERIFIER.fullmatch(verifier) and challenge_of(verifier) == grant.parameters.challenge
+        mistakes = {
+            "the code was used before": used,
+            "the code has expired": self._now_ms() >= grant.expires_ms,
+            "the code is another client's": grant.parameters.client is not presented,
+            "another redirect_uri": grant.parameters.redirect_uri != form.get("redirect_uri"),
+            "the code_verifier does not fit": not fits,
+        }
+        for description in filter(mistakes.get, mistakes):
+            raise GrantError(400, "invalid_grant", description)
         return grant
 
     def token(self, person: SamplePerson) -> str:
         """Issue an access token for this person's account."""
         token = base64url(self._random(32))
         self._tokens[token] = person, self._now_ms() + TOKEN_SECONDS * 1000
-        _drop_oldest(self._tokens)
+        drop_oldest(self._tokens)
         return token
 
     def owner(self, token: str) -> SamplePerson | None:
@@ -211,7 +211,7 @@ def authenticate(
     if provider.form_only and authorization is not None:
         raise GrantError(400, "invalid_request", "the client secret belongs into the form")
     client_id, secret = _client_credentials(authorization, form)
-    own = [each for each in clients if each.provider is provider and each.client_id == client_id]
+    own = [*_clients(provider, clients, client_id)]
     if not own:
         raise ClientRefused(provider.unknown_client)
     for client in own:
@@ -243,10 +243,6 @@ def challenge_of(verifier: str) -> str:
     return base64url(sha256(verifier.encode()).digest())
 
 
-def _verifier_matches(verifier: str, challenge: str) -> bool:
-    return bool(_VERIFIER.fullmatch(verifier)) and challenge_of(verifier) == challenge
-
-
-def _drop_oldest(kept: dict[str, Any]) -> None:
+def drop_oldest(kept: dict[str, Any]) -> None:
     while len(kept) > KEPT:
         kept.pop(next(iter(kept)))

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gamed.crypto import Random, base64url
 from gamed.dev.clients import SamplePerson
-from gamed.dev.grants import KEPT, ResponseMode, UntrustedClient
+from gamed.dev.grants import ResponseMode, UntrustedClient, drop_oldest
 from gamed.timestamps import Now
 
 NAMESPACE = "http://specs.openid.net/auth/2.0"
@@ -37,7 +37,7 @@ class SteamAssertions:
         self._random = random
         self._key = random(20)
         self._modes: dict[str, ResponseMode] = {}
-        """The nonces that are not confirmed yet, at most KEPT."""
+        """The nonces that are not confirmed yet, the newest ones."""
 
     def validate(self, query: str) -> SteamRequest:
         """Validate the query of an authentication request (section 9.1); raise UntrustedClient."""
@@ -76,8 +76,7 @@ class SteamAssertions:
             "signed": ",".join(ORDER),
         }
         self._modes[nonce] = mode
-        while len(self._modes) > KEPT:
-            self._modes.pop(next(iter(self._modes)))
+        drop_oldest(self._modes)
         return self._callback(asked, {**fields, "sig": self._signature(fields)})
 
     def confirm(self, form: Mapping[str, str]) -> ResponseMode | None:

@@ -28,7 +28,7 @@ from gamed.crypto import KEY_BYTES, Keys
 from gamed.database.connection import AUTH, Connection
 from gamed.database.sqlite.store import SqliteStore
 from gamed.dev import documents
-from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, SIDES, STEAM, TEAM_ID, SamplePerson
+from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, STEAM, TEAM_ID, EmulatedProvider, SamplePerson
 from gamed.dev.servers import origins
 from gamed.players import tables as player_tables
 from gamed.players.names import new_player_id
@@ -161,26 +161,19 @@ def new_secrets() -> dict[str, str]:
 
 def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, object]:
     """Return the members to write: each preset with the provider's endpoints, or by its issuer."""
-    provider = options.provider
-    named = {
-        name: {
-            "client_id": CLIENT_IDS[name],
-            "client_secret_env": SECRET_ENVS[name],
-            "label": f"{emulated.name} (development)",
-        }
+    registered = {
+        name: {"client_id": CLIENT_IDS[name], "client_secret_env": SECRET_ENVS[name], **_label(emulated)}
         for name, emulated in EMULATED.items()
     }
-    named["discord"] |= {
-        "authorization_endpoint": provider + documents.DISCORD_AUTHORIZE,
-        "token_endpoint": provider + documents.DISCORD_TOKEN,
-        "userinfo_endpoint": provider + documents.DISCORD_USER,
+    addresses = _addresses(options.provider)
+    members = {
+        "mode": "oauth",
+        "public_url": options.server,
+        "master_key_env": MASTER_KEY_ENV,
+        "providers": {
+            name: {**named, **addresses[name]} for name, named in {**registered, "steam": _label(STEAM)}.items()
+        },
     }
-    named["google"] |= {"issuer": provider}
-    for name in SIDES:
-        named[name] |= _side_members(provider, name)
-    steam = {"label": f"{STEAM.name} (development)", "authorization_endpoint": provider + documents.STEAM_LOGIN}
-    named["steam"] = steam
-    members = {"mode": "oauth", "public_url": options.server, "master_key_env": MASTER_KEY_ENV, "providers": named}
     named_audiences = existing.get("ticket_audiences", {})
     if isinstance(named_audiences, dict):
         match = {"name": True, "owner": True, "secret_env": MATCH_SECRET_ENV}
@@ -188,18 +181,28 @@ def _members(options: DevOptions, existing: Mapping[str, object]) -> dict[str, o
     return members | ({"cors_origins": _origins(options, existing)} if options.statics else {})
 
 
-def _side_members(provider: str, name: str) -> dict[str, str]:
-    """Return the addresses of a provider below its own name."""
-    if EMULATED[name].openid:
-        signed = {"team_id": TEAM_ID, "key_id": KEY_ID} if EMULATED[name].signed_secret else {}
-        return {"issuer": f"{provider}/{name}{'/common/v2.0' if EMULATED[name].tenants else ''}", **signed}
-    templates = {
-        "authorization_endpoint": documents.SIDE_AUTHORIZE,
-        "token_endpoint": documents.SIDE_TOKEN,
-        "userinfo_endpoint": documents.SIDE_USER,
+def _label(emulated: EmulatedProvider) -> dict[str, str]:
+    return {"label": f"{emulated.name} (development)"}
+
+
+def _addresses(provider: str) -> dict[str, dict[str, str]]:
+    """Return the members that name the endpoints of each preset, below the provider's address."""
+    member_names = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
+    discord = documents.DISCORD_AUTHORIZE, documents.DISCORD_TOKEN, documents.DISCORD_USER
+    github = "/github/authorize", "/github/token", documents.GITHUB_USER
+    of_discord, of_github = (
+        {member: provider + path for member, path in zip(member_names, paths, strict=True)}
+        for paths in (discord, github)
+    )
+    return {
+        "discord": of_discord,
+        "google": {"issuer": provider},
+        "github": {**of_github, "identity_namespace": f"{provider}/github"},  # its origin alone is Discord's, too
+        "twitch": {"issuer": f"{provider}/twitch"},
+        "microsoft": {"issuer": f"{provider}/microsoft/common/v2.0"},
+        "apple": {"issuer": f"{provider}/apple", "team_id": TEAM_ID, "key_id": KEY_ID},
+        "steam": {"authorization_endpoint": provider + documents.STEAM_LOGIN},
     }
-    members = {member: provider + documents.side_path(template, name) for member, template in templates.items()}
-    return {**members, "identity_namespace": f"{provider}/{name}"}  # by its origin alone it would be Discord's
 
 
 def _origins(options: DevOptions, existing: Mapping[str, object]) -> list[object]:
