@@ -234,7 +234,8 @@ def _validate_header(token: Secret, header: Mapping[str, object], algorithms: fr
             raise ProviderError(f"ID token: {name} in its header")
     algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
     if not _is_one_of(algorithm, algorithms):
-        raise ProviderError("ID token: alg is not " + " or ".join(sorted(algorithms)))
+        listed = " or ".join(sorted(algorithms))
+        raise ProviderError(f"ID token: alg is not {listed}; choose that for this client at the provider")
     if not isinstance(kind, str) or kind.upper() != "JWT":
         raise ProviderError("ID token: typ is not JWT")
     if "kid" in header and not isinstance(kid, str):

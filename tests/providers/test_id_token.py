@@ -110,6 +110,13 @@ class FormTests(SynchronousTestCase):
             self.assertRaises(ProviderError, passed, RSA.sign(GOOD, **header))
         self.assertRaises(ProviderError, passed, RSA.sign(GOOD, alg=None))
 
+    def test_another_algorithm(self) -> None:
+        """The operator learns where to choose an algorithm that this server accepts."""
+        failed = self.assertRaises(ProviderError, passed, RSA.sign(GOOD, alg="RS512"))
+        self.assertEqual(
+            str(failed), "ID token: alg is not ES256 or RS256; choose that for this client at the provider"
+        )
+
     def test_null_in_a_header(self) -> None:
         """A refused member is refused whatever its value is."""
         for member in ("crit", "jwk", "jku", "x5u", "x5c", "b64", "typ", "kid", "alg"):
