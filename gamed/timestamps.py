@@ -13,6 +13,13 @@ from typing import Final
 
 Now = Callable[[], int]
 """A function that returns the wall clock's time in epoch milliseconds."""
+CLOCKS_MS: Final = 60_000
+"""How far the clocks of two machines may be apart: each may differ by 30 seconds from that of PostgreSQL.
+
+An instant that another machine wrote may lie this much in the future or in the past. For what ends a proof, such as a
+changed password, both directions count as the end: a player signs in once more, where a thief would keep a session.
+For what begins one, such as a session or a code, an instant in the future is valid: its life is longer by this at most.
+"""
 REMEMBERED_SECONDS = 1024
 """The size of each cache of formatted seconds: most responses of one second contain the same instants."""
 _RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)

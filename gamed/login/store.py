@@ -28,6 +28,7 @@ from gamed.players.tables import LocalAccount, NamedPlayer
 from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
+from gamed.timestamps import CLOCKS_MS
 
 T = TypeVar("T")
 CallbackRule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
@@ -251,8 +252,6 @@ EVICTED_ROWS = 200
 """The most logins that one start evicts; more than one only after the limit was lowered."""
 RETRY_MS = 60_000
 """The longest wait that a client is asked for, because most sign-ins end before they expire."""
-CLOCKS_MS = 60_000
-"""How far the clocks of two processes, and the waits of their requests, may differ; beyond that a clock was set."""
 CLIENT_INFO_BYTES = 192
 """A long client description; four members of 64 characters can be five times that."""
 LIVE = "stage IN ('pending', 'authorizing', 'exchanging', 'ready')"

@@ -11,6 +11,7 @@ from gamed.crypto import Random, base64url
 from gamed.http.conditional import EntityTag
 from gamed.saves.errors import InvalidSaveRequest
 from gamed.saves.limits import VERSION_BYTES, Usage, counted_bytes
+from gamed.timestamps import CLOCKS_MS
 
 
 class VersionKind(StrEnum):
@@ -261,8 +262,6 @@ class ExportedFile(Struct, frozen=True):
 
 FAST_MS: Final = 250
 """A small write and its batch mostly take less."""
-CLOCKS_MS: Final = 60_000
-"""So far the clocks of two machines may be apart: each is compared with that of PostgreSQL."""
 
 
 class SavesSummary(Struct, frozen=True):

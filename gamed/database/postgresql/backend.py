@@ -69,7 +69,7 @@ class PostgresqlBackend:
         connect = partial(self._connector.open, kind)
         self._listener = NotificationListener(self._reactor, connect, self._instance_id, changes)
         self._listener.start()
-        self._heartbeat = HeartbeatTask(self._reactor, auth, self._guard)
+        self._heartbeat = HeartbeatTask(self._reactor, auth, self._guard, self._connector.now_ms)
         self._heartbeat.start()
 
     @property
@@ -85,7 +85,7 @@ class PostgresqlBackend:
 
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
-        return self._auth.between_batches(processes.tend)
+        return self._auth.between_batches(processes.tend_no_more if self._heartbeat.skewed else processes.tend)
 
     def register_process(self) -> Deferred[None]:
         """Connect the writer of `auth`, which lets the other processes know that this one lives."""

@@ -18,7 +18,7 @@ from gamed.database.errors import DatabaseError, DatabaseRestored, DatabaseUnava
 from gamed.database.postgresql.error_mapping import LOST, REFUSED, SKEWED, PostgresqlError, reported, translate
 from gamed.database.postgresql.statements import ADAPTERS
 from gamed.event_log import EventLog
-from gamed.timestamps import Now
+from gamed.timestamps import CLOCKS_MS, Now
 
 CONNECT_SECONDS = 5
 """For each address of each host; psycopg waits for at least 2."""
@@ -30,7 +30,8 @@ IDLE_MS = 2000
 """A process that is stopped inside a transaction keeps others waiting only as long."""
 PAUSE_SECONDS = 1.0
 """After a failed attempt to connect, all others fail at once for this long."""
-SKEW_MS = 30_000
+SKEW_MS = CLOCKS_MS // 2
+"""How far a machine's clock may be from PostgreSQL's."""
 OLDEST_VERSION = 140000
 CERTIFICATE_MODES = 160000
 """The first libpq that knows sslcertmode."""
@@ -160,6 +161,11 @@ class Connector:
         self._skipped = False
         """True once another host took the place of one with an older database."""
 
+    @property
+    def now_ms(self) -> Now:
+        """Return the clock that is compared with the server's."""
+        return self._now_ms
+
     def guard(self, check: Callable[[DriverConnection], None], refuse: Callable[[DatabaseRestored], None]) -> None:
         """Call `check` with each new session from now on, which raises DatabaseRestored or PostgresqlError.
 
@@ -282,13 +288,18 @@ def refuse(row: list[str], before_ms: int, after_ms: int) -> None:
     if standby != "f":
         raise PostgresqlError("25006", "The server is a standby, which can only be read")
     server = int(server_ms)
-    if max(before_ms - server, server - after_ms) > SKEW_MS:
+    if is_skewed(server, before_ms, after_ms):
         # With the time that the answer took: without it, a clock that is a day late differs by 86399 seconds.
         seconds = max(after_ms - server, server - before_ms) // 1000
         raise PostgresqlError(
             SKEWED,
             f"The clocks of gamed and PostgreSQL differ by {seconds} seconds. Set both by the same time server",
         )
+
+
+def is_skewed(server_ms: int, before_ms: int, after_ms: int) -> bool:
+    """Return whether a clock that PostgreSQL read between two readings of ours differs from it by more than SKEW_MS."""
+    return max(before_ms - server_ms, server_ms - after_ms) > SKEW_MS
 
 
 def _connect(conninfo: str) -> DriverConnection:

@@ -21,12 +21,13 @@ from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored, DiskFull, of_disk
 from gamed.database.periodic import PeriodicTask
-from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector, DriverConnection
+from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector, DriverConnection, is_skewed
 from gamed.database.postgresql.error_mapping import LOST, PostgresqlError
 from gamed.database.postgresql.identity import check_origin, read_place, refuse_copy
 from gamed.database.postgresql.session import PlainSession
 from gamed.database.queues import WriteQueue
 from gamed.event_log import EventLog
+from gamed.timestamps import Now
 
 MAX_NOTE_BYTES: Final = 4096
 BEAT_SECONDS: Final = 15.0
@@ -130,10 +131,16 @@ class RestoreGuard:
 
 
 class HeartbeatTask:
-    """The periodic work that counts, notes the value, and stops a process whose database went back."""
+    """The periodic work that counts, notes the value, and stops a process whose database went back.
 
-    def __init__(self, reactor: Any, auth: WriteQueue, guard: RestoreGuard) -> None:
-        """Count through the queue that writes `auth`."""
+    It also compares the clocks: one that is set, or stops, while the server runs is checked at no new session.
+    """
+
+    def __init__(self, reactor: Any, auth: WriteQueue, guard: RestoreGuard, now_ms: Now) -> None:
+        """Count through the queue that writes `auth`; `now_ms` is compared with the server's clock."""
+        self.skewed = False
+        """The last beat found another time than the server's: delete nothing by this clock that has expired."""
+        self._now_ms = now_ms
         self._auth = auth
         self._guard = guard
         self._last: Heartbeat | None = None
@@ -148,17 +155,24 @@ class HeartbeatTask:
         self._task.stop()
 
     async def _beat(self) -> None:
+        before_ms = self._now_ms()
         try:
             place, found = await self._auth.submit(self._check_and_beat)
         except DatabaseRestored as e:
             self._task.stop()
             self._guard.refuse(e)
             return
+        self._compare(found.beat_ms, before_ms, self._now_ms())
         last, self._last = self._last, found
         if last is not None and found.beats <= last.beats and found.generation == last.generation:
             _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
         if place is not None:
             await self._auth.between_batches(lambda _: self._guard.note(place, found))
+
+    def _compare(self, server_ms: int, before_ms: int, after_ms: int) -> None:
+        was, self.skewed = self.skewed, is_skewed(server_ms, before_ms, after_ms)
+        if self.skewed and not was:
+            _log.error("database_clocks_differ", seconds=abs(before_ms - server_ms) // 1000)
 
     def _check_and_beat(self, connection: Connection) -> tuple[str | None, Heartbeat]:
         place = self._guard.check(connection)

@@ -24,6 +24,8 @@ _HELD = """
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
+_TENDS = f"{_HELD.format(STORE)} AND objid = {TENDER} AND pid = pg_backend_pid()"
+
 
 def application_name(instance_id: str, thread: str) -> str:
     """Return the name of a connection in PostgreSQL's views, and in the notifications about what it has committed."""
@@ -71,11 +73,16 @@ def is_living(connection: Connection, instance_id: str) -> bool:
 def tend(connection: Connection) -> bool:
     """Return whether this session is the one that cleans up; become it if there is none."""
     # Asked first, because PostgreSQL counts: a session that takes its lock again has to release it as often.
-    held = f"{_HELD.format(STORE)} AND objid = {TENDER} AND pid = pg_backend_pid()"
     [(tends,)] = connection.rows(
-        f"SELECT CASE WHEN EXISTS ({held}) THEN true ELSE pg_try_advisory_lock({STORE}, {TENDER}) END"
+        f"SELECT CASE WHEN EXISTS ({_TENDS}) THEN true ELSE pg_try_advisory_lock({STORE}, {TENDER}) END"
     )
     return bool(tends)
+
+
+def tend_no_more(connection: Connection) -> bool:
+    """Let another session clean up; return False."""
+    connection.rows(f"SELECT CASE WHEN EXISTS ({_TENDS}) THEN pg_advisory_unlock({STORE}, {TENDER}) ELSE false END")
+    return False
 
 
 @contextmanager

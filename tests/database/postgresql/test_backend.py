@@ -14,8 +14,10 @@ import gamed
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable, DatabaseUnreachable
+from gamed.database.postgresql import heartbeat
 from gamed.database.postgresql.backend import PostgresqlBackend
 from gamed.database.postgresql.connecting import Connector
+from gamed.timestamps import Now
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.support.postgresql import Cluster, cluster
 
@@ -44,14 +46,14 @@ class BackendTest(TestCase):
         make_schemas(self.cluster, self.place.database)
         self.databases = self.open("a1")
 
-    def open(self, instance_id: str) -> Databases:
-        """Return the databases as a process of this name uses them."""
+    def open(self, instance_id: str, now_ms: Now = wall_ms) -> Databases:
+        """Return the databases as a process of this name, with this clock, uses them."""
         folder = Path(self.mktemp())
         folder.mkdir()
         backend = PostgresqlBackend(
-            reactor, Connector(address_of(self.place), wall_ms), instance_id, folder, lambda: None
+            reactor, Connector(address_of(self.place), now_ms), instance_id, folder, lambda: None
         )
-        databases = Databases(reactor, backend, folder, wall_ms)
+        databases = Databases(reactor, backend, folder, now_ms)
         self.addCleanup(databases.close)
         return databases
 
@@ -127,6 +129,24 @@ class BackendTest(TestCase):
         await other.close()
         while await self.databases.ended_processes(["a1", "a2", "a3"]) != {"a2", "a3"}:
             pass  # the server ends the sessions a moment later
+
+    async def test_wrong_clock(self) -> None:
+        """A process whose clock was set while it runs deletes nothing that another clock has written; another one does.
+
+        It does again once its clock is right.
+        """
+        self.patch(heartbeat, "BEAT_SECONDS", 0.01)
+        ahead = [0]
+        first, other = self.open("b1", lambda: wall_ms() + ahead[0]), self.open("b2")
+        self.assertEqual([await each.tends() for each in (first, other)], [True, False])
+        ahead[0] = 60_000
+        while await first.tends():
+            pass
+        self.assertEqual([await each.tends() for each in (other, first)], [True, False])
+        await other.close()
+        ahead[0] = 0
+        while not await first.tends():
+            pass
 
     async def assert_fails(self, work: Callable[[], Deferred[Any]], kind: type[Exception]) -> None:
         with self.assertRaises(kind):

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.database.errors import DatabaseBusy
 from gamed.database.postgresql.connecting import DriverConnection
-from gamed.database.postgresql.processes import alone, ended, is_living, join, snapshot_version, tend
+from gamed.database.postgresql.processes import alone, ended, is_living, join, snapshot_version, tend, tend_no_more
 from gamed.database.postgresql.session import PlainSession
 from tests.database.holders import start_holder
 from tests.support.postgresql import cluster
@@ -112,6 +112,13 @@ class Tender(ProcessCase):
         while not tend(second):
             pass
         self.assertFalse(tend(self.mine))
+
+    def test_tend_no_more(self) -> None:
+        """The tender lets another session clean up; one that is not it changes nothing."""
+        first, second = self.session(), self.session()
+        self.assertTrue(tend(first))
+        self.assertEqual([tend_no_more(second), tend(second)], [False, False])
+        self.assertEqual([tend_no_more(first), tend_no_more(first), tend(second)], [False, False, True])
 
 
 class Alone(ProcessCase):

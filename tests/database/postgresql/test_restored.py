@@ -325,7 +325,9 @@ class HeartbeatTaskTests(StoredCase):
         thread.pool.threadpool = InlineThreads()
         self.addCleanup(thread.close)
         guard = RestoreGuard(Connector(address_of(self.place), wall_ms), self.folder, self.reactor.stop)
-        self.task = HeartbeatTask(self.reactor, WriteQueue(thread, lambda *_: None), guard)
+        self.ahead_ms = 0
+        queue = WriteQueue(thread, lambda *_: None)
+        self.task = HeartbeatTask(self.reactor, queue, guard, lambda: wall_ms() + self.ahead_ms)
         self.addCleanup(self.task.stop)
 
     def noted(self) -> int | None:
@@ -343,6 +345,17 @@ class HeartbeatTaskTests(StoredCase):
         self.task.stop()
         self.reactor.pump([BEAT_SECONDS, 0])
         self.assertEqual(self.noted(), 3)
+
+    def test_clock_that_moves(self) -> None:
+        """A beat notices that the clock differs by more than 30 seconds, in either direction, and that it is right."""
+        self.task.start()
+        self.reactor.advance(0)
+        found = []
+        for ahead_ms in (-29_000, -40_000, -86_400_000, 0, 29_000, 40_000, 0):
+            self.ahead_ms = ahead_ms
+            self.reactor.pump([BEAT_SECONDS, 0])
+            found.append(self.task.skewed)
+        self.assertEqual(found, [False, True, True, False, False, True, False])
 
     def test_restored_meanwhile(self) -> None:
         """A service whose database goes back while it runs stops, and keeps its note for the next start."""
