@@ -182,7 +182,7 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
     async def locally(self, form: SignInForm, back: AccountReturn | None = None) -> RedirectToResult:
         """Sign in with a name and a password; raise SignInRejected, RateLimited or TooManyLogins."""
         now_ms = self.context.now_ms()  # before the check, so that a password change meanwhile counts
-        account = ExistingAccount(await self.passwords.authenticate(form))
+        account = await self.passwords.authenticate(form)
         return await self._signed_in(form, account, now_ms, back)
 
     async def by_passkey(
@@ -417,7 +417,8 @@ class AccountPage(Component, frozen=True, kw_only=True):
         """
         checked_ms = self.context.now_ms()
         typed = replace(form, session_id=visit.caller.session_id)
-        await self.account.adopt(visit.caller, await self.passwords.authenticate(typed), checked_ms)
+        account = await self.passwords.authenticate(typed)
+        await self.account.adopt(visit.caller, account.player_id, checked_ms, account.password_tag)
 
     async def account_name(self, visit: BrowserVisit) -> str | None:
         return (await self.store.names(visit.caller.player_id)).account
@@ -431,11 +432,13 @@ class AccountPage(Component, frozen=True, kw_only=True):
         context, checked_ms = self.context, self.context.now_ms()
         name = await self.account_name(visit)
         typed = replace(form, name=name or "", session_id=visit.caller.session_id)
-        if await self.passwords.authenticate(typed) != visit.caller.player_id:
+        account = await self.passwords.authenticate(typed)
+        if account.player_id != visit.caller.player_id:
             raise SignInRejected(FormError.WRONG)
         password = await self.passwords.hash_new(new)
         new_browser = NewBrowserSession.generate(context.random, browser)
-        command = PasswordCommand(visit.token, password, new_browser, checked_ms, context.now_ms())
+        now_ms, checked = context.now_ms(), account.password_tag
+        command = PasswordCommand(visit.token, password, new_browser, checked_ms, now_ms, checked)
         player_id = await self.store.change_password(command, visit.caller.player_id)
         if player_id is None:
             raise SignInRejected(FormError.WRONG)

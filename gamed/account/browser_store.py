@@ -51,11 +51,11 @@ class FinishCommand(Struct, frozen=True):
     ended: Secret | None
 
 
-@redacts("token", "password")
+@redacts("token", "password", "password_tag")
 class PasswordCommand(Struct, frozen=True):
     """A new password of a signed-in player; `password` is argon2id as a PHC string.
 
-    `checked_ms` is when the check of the old password began.
+    `checked_ms` is when the check of the old password began, whose tag is `password_tag`.
     """
 
     token: Secret
@@ -63,6 +63,7 @@ class PasswordCommand(Struct, frozen=True):
     new_browser: NewBrowserSession
     checked_ms: int
     now_ms: int
+    password_tag: bytes
 
 
 class BrowserState(Struct, frozen=True):
@@ -234,7 +235,7 @@ def change_password(connection: Connection, keys: Keys, command: PasswordCommand
     now_ms = command.now_ms
     caller = browser_tables.authenticate_browser(connection, keys.indexer, command.token, now_ms)
     player_id = caller.player_id
-    if tables.password_changed(connection, player_id, command.checked_ms, now_ms):
+    if tables.password_changed(connection, player_id, command.checked_ms, now_ms, command.password_tag):
         return None
     replace_password(connection, player_id, command.password, now_ms)
     player = {"player_id": player_id, "provider": LOCAL}

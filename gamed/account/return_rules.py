@@ -17,6 +17,7 @@ from gamed.crypto import DecryptionFailed, Keys, Purpose, base64url
 from gamed.saves.errors import SaveError
 from gamed.saves.model import version_number
 from gamed.saves.validation import check_slot
+from gamed.timestamps import CLOCKS_MS
 
 ACCOUNT: Final = "/auth/account"
 SAVES: Final = f"{ACCOUNT}/saves"
@@ -88,7 +89,7 @@ class AccountReturn(Struct, frozen=True):
             found = _DECODER.decode(keys.sealer.unseal(Purpose.RETURN, row, raw))
         except (DecryptionFailed, ValueError, msgspec.DecodeError):
             return None
-        return found if found.made_ms <= now_ms < found.made_ms + KEPT_MS else None
+        return found if found.made_ms - CLOCKS_MS <= now_ms < found.made_ms + KEPT_MS else None
 
     def is_for(self, player_id: str) -> bool:
         """Return whether it is meant for this player."""

@@ -19,7 +19,7 @@ from gamed.players.errors import AccountReauthenticationRequired, AdoptionRefuse
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionNotFound, SessionRevoked
-from gamed.structs import Component
+from gamed.structs import Component, redacts
 from gamed.timestamps import Now
 
 if TYPE_CHECKING:  # commands remove players without the queues, which need Twisted
@@ -41,16 +41,18 @@ class UnlinkCommand(Struct, frozen=True):
     now_ms: int
 
 
+@redacts("password_tag")
 class AdoptCommand(Struct, frozen=True):
     """An old local account that its player brings into the account of `caller`.
 
-    `checked_ms` is when the check of its password began.
+    `checked_ms` is when the check of its password began, whose tag is `password_tag` (gamed.players.tables).
     """
 
     caller: AuthenticatedSession
     player_id: str
     checked_ms: int
     now_ms: int
+    password_tag: bytes = b""
 
 
 class Unlinked(Struct, frozen=True):
@@ -190,7 +192,7 @@ class AccountService(Component, frozen=True, kw_only=True):
             self.revoked(caller.player_id)
         return result
 
-    async def adopt(self, caller: AuthenticatedSession, player_id: str, checked_ms: int) -> None:
+    async def adopt(self, caller: AuthenticatedSession, player_id: str, checked_ms: int, password_tag: bytes) -> None:
         """Bring the account of a player whose password was checked into the caller's, with all saves.
 
         The player is deleted. Once marked, this ends in any case, if necessary after a restart. Raise AdoptionRefused,
@@ -199,7 +201,7 @@ class AccountService(Component, frozen=True, kw_only=True):
         if not caller.signed_in_recently(self.now_ms()):
             raise AccountReauthenticationRequired(caller.player_id, recovered=caller.recovered)
         await self.removals.saves.check_writable()
-        refusal = await self.store.adopt(AdoptCommand(caller, player_id, checked_ms, self.now_ms()))
+        refusal = await self.store.adopt(AdoptCommand(caller, player_id, checked_ms, self.now_ms(), password_tag))
         if refusal is not None:
             raise AdoptionRefused(refusal)
         try:

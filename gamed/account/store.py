@@ -109,7 +109,8 @@ def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> 
     old_id, heir_id = command.player_id, command.caller.player_id
     if old_id == heir_id:
         return AdoptRefusal.OWN
-    if tables.password_changed(connection, old_id, command.checked_ms, command.now_ms):
+    checked = command.password_tag
+    if tables.password_changed(connection, old_id, command.checked_ms, command.now_ms, checked):
         return AdoptRefusal.PASSWORD
     old, heir = (tables.find_player(connection, each) for each in (old_id, heir_id))
     if old is None or heir is None or not old.state == heir.state == "active":

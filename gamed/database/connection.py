@@ -43,6 +43,10 @@ class Connection(Protocol):
         """Return the error after which no transaction of the batch can succeed; None while one can."""
 
     @property
+    def clocks_ms(self) -> int:
+        """Return how far the clocks of those who write here may be apart: CLOCKS_MS, or 0 on one machine."""
+
+    @property
     def auth(self) -> "Connection":
         """Return the connection that reads `auth` in this transaction; it may be another one with errors of its own.
 

@@ -89,10 +89,10 @@ class AuthorizeService(Component, frozen=True, kw_only=True):
         if page.login.intent is not LoginIntent.ADOPT:
             return await self.redirect(page.login, form)
         try:
-            player_id = await self.passwords.authenticate(form)
+            account = await self.passwords.authenticate(form)
         except SignInRejected as e:
             return FormRejected(page.login, e.error, e.retry_after)
-        return await self.redirect(page.login, form, player_id)
+        return await self.redirect(page.login, form, account.player_id)
 
     async def check_link(self, token: str, address: str) -> None:
         """Check that any browser could still open the link, which changes nothing.

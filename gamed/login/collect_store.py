@@ -182,7 +182,7 @@ def admit_account(
     connection: Connection, account: ExistingAccount, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
     """Admit the player who typed their password."""
-    admitted = _admit_by_password(connection, account.player_id, login, command)
+    admitted = _admit_by_password(connection, account.player_id, login, command, account.password_tag)
     if isinstance(admitted, CollectResult):
         player_tables.record_account_use(connection, account.player_id, command.now_ms)
     return admitted
@@ -291,11 +291,15 @@ def _link(
 
 
 def _admit_by_password(
-    connection: Connection, player_id: str, login: LoginTransaction, command: CollectCommand
+    connection: Connection,
+    player_id: str,
+    login: LoginTransaction,
+    command: CollectCommand,
+    password_tag: bytes = b"",
 ) -> CollectResult | LoginFailure:
     """Admit the player, unless their password has changed since the login began."""
     # An attacker may know the old password: that is why players change it.
-    if player_tables.password_changed(connection, player_id, login.created_ms, command.now_ms):
+    if player_tables.password_changed(connection, player_id, login.created_ms, command.now_ms, password_tag):
         return LoginFailure.SESSION_REVOKED
     return _admit_player(connection, player_id, command)
 

@@ -126,10 +126,13 @@ class ReturnProof(Struct, frozen=True):
         return expected.matches(presented.value)
 
 
+@redacts("password_tag")
 class ExistingAccount(msgspec.Struct, frozen=True, tag="existing"):
     """A player of this server who typed their password."""
 
     player_id: str
+    password_tag: bytes = b""
+    """Which password it was (gamed.players.tables); empty if a process before these tags has sealed this."""
 
 
 class PasskeyAccount(msgspec.Struct, frozen=True, tag="passkey"):

@@ -99,8 +99,8 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
     store: LoginStore
     hasher: AsyncPasswordHasher
 
-    async def authenticate(self, form: SignInForm) -> str:
-        """Return the id of the account's player; raise SignInRejected."""
+    async def authenticate(self, form: SignInForm) -> ExistingAccount:
+        """Return the account's player and the tag of the password; raise SignInRejected."""
         await self.limit(form)
         try:
             index = name_index(self.context.keys.indexer, parse_name(form.name))
@@ -118,7 +118,7 @@ class PasswordAuthenticator(Component, frozen=True, kw_only=True):
             # a row for each would let a guesser of names push out the events of players; only the owner sees rows.
             self._record_refused("wrong_password", form, "" if account is None else account.player_id)
             raise SignInRejected(FormError.WRONG)
-        return account.player_id
+        return ExistingAccount(account.player_id, account.password_tag)
 
     async def new_account(self, form: SignInForm, *, invited: bool = False) -> NewAccount:
         """Return the account that may be created, with an invite also while registration is closed.
@@ -226,7 +226,7 @@ class LocalLoginService(Component, frozen=True, kw_only=True):
     async def _by_password(self, form: SignInForm, create: bool) -> Identified:
         if create:
             return await self.passwords.new_account(form)
-        return ExistingAccount(await self.passwords.authenticate(form))
+        return await self.passwords.authenticate(form)
 
     def _signed_in(self, login: LoginTransaction, browser: Index, account: Identified) -> TransitionFunction:
         """Return the step from undecided to `ready`: three events at once, because there is no exchange."""

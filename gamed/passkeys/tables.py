@@ -15,6 +15,7 @@ from gamed.database.connection import Connection
 from gamed.passkeys.ceremony import CEREMONY_MS, Ceremony
 from gamed.passkeys.model import Credential, NewPasskey, Passkey, StoredPasskey, Use
 from gamed.sessions import tables as session_tables
+from gamed.timestamps import CLOCKS_MS
 
 _LISTED = "passkey_id, sealed_name, rp_id, synced, backed_up, created_ms, last_used_ms"
 
@@ -130,14 +131,18 @@ def delete(connection: Connection, passkey_id: str, player_id: str) -> bool:
 
 
 def use_challenge(connection: Connection, indexer: Indexer, ceremony: Ceremony, now_ms: int) -> bool:
-    """Use up a challenge; return False if it was used before."""
+    """Use up a challenge; return False if it was used before.
+
+    Its row stays for CLOCKS_MS longer than any machine takes the ceremony: else a process with a clock that is ahead
+    would delete it, and one with a clock that is behind would take the same response again.
+    """
     connection.execute("DELETE FROM passkey_challenge WHERE expires_ms <= :now_ms", {"now_ms": now_ms})
     query = """
         INSERT INTO passkey_challenge (challenge_index, expires_ms) VALUES (:challenge_index, :expires_ms)
         ON CONFLICT (challenge_index) DO NOTHING
     """
     index = indexer.index(Purpose.PASSKEY_CEREMONY, ceremony.challenge)
-    values = {"challenge_index": index, "expires_ms": ceremony.made_ms + CEREMONY_MS}
+    values = {"challenge_index": index, "expires_ms": ceremony.made_ms + CEREMONY_MS + CLOCKS_MS}
     return connection.execute(query, values).rowcount == 1
 
 

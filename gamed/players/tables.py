@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -184,6 +185,11 @@ class LocalAccount(Struct, frozen=True):
     state: State
     """The player's state: only an active player may get a session."""
 
+    @property
+    def password_tag(self) -> bytes:
+        """Return the tag of the password, to be sealed with the proof that it was typed."""
+        return password_tag(self.password)
+
 
 class NamedPlayer(Struct, frozen=True):
     """A player, the name of the local account, and the name that the game shows; both may be None."""
@@ -244,14 +250,30 @@ def set_password(connection: Connection, player_id: str, password: str, now_ms: 
     connection.execute(query, {"player_id": player_id, "password": password, "now_ms": now_ms})
 
 
-def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:
+def password_tag(password: str) -> bytes:
+    """Return 16 bytes that differ for each password that was set, as its salt does; seal them with a proof of it."""
+    return sha256(password.encode()).digest()[:16]
+
+
+def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int, checked: bytes = b"") -> bool:
     """Return whether the player's account got another password since then, or was unlinked.
 
-    An instant after `now_ms` does not count: it was written before the clock was set back.
+    `checked` is the tag of the password that was right, which tells without any clock. A proof without it, such as for
+    an adoption, ends also with a change up to CLOCKS_MS before it, if the machine that wrote it may be another one:
+    else its owner could use an old password whenever that machine's clock is behind. Later than `now_ms` is a change
+    by such a machine, or, beyond CLOCKS_MS or on one machine, one before the clock was set back, which does not count.
     """
-    query = "SELECT password_ms FROM local_account WHERE player_id = :player_id"
+    query = "SELECT password, password_ms FROM local_account WHERE player_id = :player_id"
     row = connection.execute(query, {"player_id": player_id}).fetchone()
-    return row is None or since_ms <= row[0] <= now_ms
+    if row is None:
+        return True
+    password, password_ms = row
+    if checked and password_tag(password) != checked:
+        return True
+    # With the tag, the clocks add only changes before the password was typed. A margin would refuse for a minute the
+    # devices that sign in again after a change.
+    margin_ms = 0 if checked else connection.clocks_ms
+    return bool(since_ms - margin_ms <= password_ms <= now_ms + margin_ms)
 
 
 def add_local_player(

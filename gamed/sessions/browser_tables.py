@@ -15,10 +15,9 @@ from gamed.sessions.errors import PlayerBlocked, TokenExpired, TokenInvalid
 TOUCH_MS = 60_000
 """The last use is written at most once in this time, so that most pages are a read and no write."""
 _ALIVE = """
-    b.last_used_ms + :idle_ms > :now_ms AND b.created_ms + :total_ms > :now_ms AND b.created_ms <= :now_ms
+    b.last_used_ms + :idle_ms > :now_ms AND b.created_ms + :total_ms > :now_ms AND b.created_ms <= :latest_ms
     AND p.state = 'active'
 """
-_LIFE = {"idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
 
 
 def open_browser(
@@ -72,7 +71,8 @@ def authenticate_browser(connection: Connection, indexer: Indexer, token: Secret
     if row is None:
         raise TokenInvalid
     session_id, player_id, created_ms, last_used_ms, state, owner, verified, provider = row
-    if not (now_ms - BROWSER_IDLE_MS < last_used_ms and now_ms - BROWSER_TOTAL_MS < created_ms <= now_ms):
+    latest_ms = now_ms + connection.clocks_ms
+    if not (now_ms - BROWSER_IDLE_MS < last_used_ms and now_ms - BROWSER_TOTAL_MS < created_ms <= latest_ms):
         raise TokenExpired
     if state != "active":
         raise PlayerBlocked
@@ -88,7 +88,7 @@ def player_of_browser(connection: Connection, session_id: str, now_ms: int) -> s
         SELECT b.player_id FROM browser_session b JOIN player p ON p.player_id = b.player_id
         WHERE b.session_id = :session_id AND {_ALIVE}
     """
-    row = connection.execute(query, {"session_id": session_id, "now_ms": now_ms, **_LIFE}).fetchone()
+    row = connection.execute(query, {"session_id": session_id, **_life(connection, now_ms)}).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -99,7 +99,7 @@ def list_browsers(connection: Connection, player_id: str, now_ms: int) -> list[B
         FROM browser_session b JOIN player p ON p.player_id = b.player_id
         WHERE b.player_id = :player_id AND {_ALIVE} ORDER BY b.last_used_ms DESC, b.session_id
     """
-    rows = connection.execute(query, {"player_id": player_id, "now_ms": now_ms, **_LIFE}).fetchall()
+    rows = connection.execute(query, {"player_id": player_id, **_life(connection, now_ms)}).fetchall()
     return [BrowserInfo(session_id, BrowserName.stored(agent), *others) for session_id, agent, *others in rows]
 
 
@@ -137,6 +137,16 @@ def end_browsers_of(connection: Connection, player_id: str, keep: str | None) ->
     """End the browser sessions of a player but the one with the id `keep`; return how many there were."""
     query = "DELETE FROM browser_session WHERE player_id = :player_id AND session_id IS DISTINCT FROM :keep"
     return connection.execute(query, {"player_id": player_id, "keep": keep}).rowcount
+
+
+def _life(connection: Connection, now_ms: int) -> dict[str, int]:
+    """Return the values of _ALIVE.
+
+    A session from the future is that of a machine whose clock is ahead, which ends later by as much, or, further ahead,
+    one from before the clock was set back: it has ended.
+    """
+    latest_ms = now_ms + connection.clocks_ms
+    return {"now_ms": now_ms, "latest_ms": latest_ms, "idle_ms": BROWSER_IDLE_MS, "total_ms": BROWSER_TOTAL_MS}
 
 
 def _index(indexer: Indexer, token: Secret) -> Index:

@@ -48,7 +48,8 @@ SHARED_STORE_MS = 30_000
 two processes of one player that share one stored credential may both have sent the predecessor.
 
 A client refreshes up to 30 seconds before the access token expires, so both do it within that time. A thief who has a
-copy gets no more by it than before: two holders of one session, until one of them refreshes again.
+copy gets no more by it than before: two holders of one session, until one of them refreshes again. With several
+machines the time is longer by how far their clocks may be apart: else a clock that is ahead ends sessions of players.
 """
 TICK_BYTES = 2
 TICK_MS = 8
@@ -122,8 +123,10 @@ class RotationState(Struct, frozen=True):
         return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
 
 
-def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
+def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int, clocks_ms: int = 0) -> RotationDecision:
     """Decide what a credential of `generation` that expires at `expires_ms` gets.
+
+    The machine that has rotated last may have a clock that is `clocks_ms` behind or ahead.
 
     The order matters: an ended session stays ended. An expired credential gives its holder nothing, so it does not end
     the session of a player whose device was restored from an old backup.
@@ -136,7 +139,8 @@ def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) 
         return RotationDecision.ROTATE
     # While the newest generation is unused, its client may never have got it: the answer was lost on the way. Sending
     # the newest or an older one proves that a successor arrived, so only a copy can still send what it replaced.
-    if generation == state.generation - 1 and (not state.used or now_ms - state.rotated_ms <= SHARED_STORE_MS):
+    shared = not state.used or now_ms - state.rotated_ms <= SHARED_STORE_MS + clocks_ms
+    if generation == state.generation - 1 and shared:
         return RotationDecision.REPEAT
     return RotationDecision.REUSED
 

@@ -214,7 +214,7 @@ def check_credential(
     known = find_credential(connection, issuer, credential)
     if known is None:
         return RefreshRejected(RefreshInvalid)
-    decision = decide(known.rotation, known.generation, known.expires_ms, now_ms)
+    decision = decide(known.rotation, known.generation, known.expires_ms, now_ms, connection.clocks_ms)
     if decision is RotationDecision.REPEAT and known.sealed_successor is None:
         # a successor is deleted only long after its time, so this is a reuse, even if the clock was set back since
         decision = RotationDecision.REUSED
@@ -390,7 +390,7 @@ def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
     left = rows
     for query in _DELETE_OLD:
         values = {
-            "shared_before_ms": now_ms - 2 * SHARED_STORE_MS,
+            "shared_before_ms": now_ms - 2 * (SHARED_STORE_MS + connection.clocks_ms),
             "access_before_ms": now_ms - ACCESS_RETAINED_MS,
             "refresh_before_ms": now_ms - REFRESH_RETAINED_MS,
             "refresh_before_day": (now_ms - REFRESH_RETAINED_MS) // DAY_MS,

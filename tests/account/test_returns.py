@@ -9,6 +9,7 @@ from gamed.account.return_rules import KEPT_MS, AccountReturn, return_to_form, r
 from gamed.players import tables as player_tables
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS
 from gamed.sessions.credentials import RECENT_MS
+from gamed.timestamps import CLOCKS_MS
 from tests.account.page_fixtures import BERT, HOME, AccountBrowser, AccountCase
 from tests.login.browser_fixtures import Page
 from tests.login.fixtures import PASSWORD, PASSWORD_HASH
@@ -88,11 +89,12 @@ class RuleTests(AccountCase):
         self.assertLess(len(sealed), 1024)
         self.assertNotIn(b"saves", urlsafe_b64decode(sealed + "=="))
         self.assertNotIn("saves", repr(place))
-        self.assertEqual(AccountReturn.unseal(keys, "one", sealed, NOW_MS + KEPT_MS - 1), place)
+        for now_ms in (NOW_MS - CLOCKS_MS, NOW_MS + KEPT_MS - 1):
+            self.assertEqual(AccountReturn.unseal(keys, "one", sealed, now_ms), place)
         for row, text, now_ms in (
             ("two", sealed, NOW_MS),
             ("one", sealed, NOW_MS + KEPT_MS),
-            ("one", sealed, NOW_MS - 1),
+            ("one", sealed, NOW_MS - CLOCKS_MS - 1),
             ("one", sealed[:-2], NOW_MS),
             *(("one", odd, NOW_MS) for odd in ("", "x", "\u00e9", "A" * 9000, "=", "A" * 40)),
         ):

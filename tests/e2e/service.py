@@ -47,11 +47,12 @@ class Service:
         log: str = "log",
         forked: bool = True,
         intervals: Intervals | None = None,
+        clock_ms: int = 0,
     ) -> None:
         """Without `config` the service writes its own on the first run. Services of one folder need a log each.
 
         `forked` is False for tests of the start itself, or of what the process has had since then. With `intervals`
-        the service differs in those alone.
+        the service differs in those alone, and with `clock_ms` its wall clock is ahead by as much.
         """
         self.folder = folder
         self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / log
@@ -59,6 +60,7 @@ class Service:
         self.base = f"http://127.0.0.1:{self.port}"
         self.environ = dict(environ or {})
         self.arguments, self.forked, self.intervals = arguments, forked, intervals
+        self.clock_ms = clock_ms
         self._process: forks.Process | None = None
         self.config.parent.mkdir(parents=True, exist_ok=True)
         if POSTGRESQL:
@@ -89,13 +91,18 @@ class Service:
         environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
         with self.log.open("ab") as log:
             self._process = forks.popen(
-                [*gamed_with(self.intervals), "serve", *files, *listen, *self.arguments],
+                [*self._gamed(), "serve", *files, *listen, *self.arguments],
                 cwd=self.folder,
                 env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
                 forked=self.forked,
                 stdout=log,
                 stderr=log,
             )
+
+    def _gamed(self) -> list[str]:
+        if not self.clock_ms:
+            return gamed_with(self.intervals)
+        return [*forks.MODULE[:2], "tests.e2e.with_clock", str(self.clock_ms)]
 
     def wait_until_healthy(self) -> None:
         """Return when it answers; raise ServiceDied if it ends."""

@@ -89,7 +89,10 @@ class Buckets(LoginCase):
         server = self.local_server()
         one, two = Index(b"1" * 32), Index(b"2" * 32)
         done(server.store.acquire({one: FIVE, two: RateLimit(60_000, 1)}, NOW_MS))
-        done(server.store.delete_idle_buckets(NOW_MS + 12_000))
+        clocks_ms = server.write(lambda connection: connection.clocks_ms)
+        done(server.store.delete_idle_buckets(NOW_MS + clocks_ms + 11_999))
+        self.assertEqual(len(server.rows("SELECT 1 FROM limit_bucket")), 2)
+        done(server.store.delete_idle_buckets(NOW_MS + clocks_ms + 12_000))
         self.assertEqual(server.rows("SELECT bucket_index FROM limit_bucket"), [(two,)])
 
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.sessions.credentials import SHARED_STORE_MS, RotationDecision, RotationState, decide
+from gamed.timestamps import CLOCKS_MS
 from tests.support.covers import covers
 
 LATER = 10**15
@@ -43,6 +44,12 @@ class TableTests(SynchronousTestCase):
         self.assertIs(decide(USED, 4, LATER, USED.rotated_ms), RotationDecision.REPEAT)
         self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS), RotationDecision.REPEAT)
         self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS + 1), RotationDecision.REUSED)
+
+    def test_clocks(self) -> None:
+        """The 30 seconds are longer by how far the clock of the machine that has rotated may be behind."""
+        self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS + CLOCKS_MS, CLOCKS_MS), RotationDecision.REPEAT)
+        self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS + CLOCKS_MS + 1, CLOCKS_MS), RotationDecision.REUSED)
+        self.assertIs(decide(USED, 3, LATER, USED.rotated_ms, CLOCKS_MS), RotationDecision.REUSED)
 
     def test_older(self) -> None:
         """A credential from two or more rotations ago ends the session at once, until its own expiry."""

@@ -106,10 +106,10 @@ def with_store(config: Mapping[str, Any], data: Path) -> dict[str, Any]:
 def open_database(name: str) -> EngineConnection:
     """Return a connection, outside of any transaction, to an empty `auth` or `state` that nothing else uses."""
     if not POSTGRESQL:
-        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection = sqlite3.connect(":memory:", isolation_level=None, factory=SqliteConnection)
         empty_sqlite(name).backup(connection)
         connection.execute("PRAGMA foreign_keys = ON")
-        return cast("EngineConnection", connection)
+        return connection
     address = pool().take()
     return _OnlyConnection(kept_sessions(address), SessionKind("test", (name,), idle_ms=0), address)
 
@@ -125,7 +125,7 @@ def empty_sqlite(name: str) -> SqliteConnection:
 def connect(data: Path, database: str) -> EngineConnection:
     """Return a connection to a database of a data folder, as another process has it."""
     if not POSTGRESQL:
-        return cast("EngineConnection", sqlite3.connect(data / f"{database}.db", isolation_level=None))
+        return sqlite3.connect(data / f"{database}.db", isolation_level=None, factory=SqliteConnection)
     return PostgresqlConnection(connector(address_of(data)), SessionKind("test", (database,), idle_ms=0))
 
 

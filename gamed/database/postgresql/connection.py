@@ -37,6 +37,7 @@ from gamed.database.postgresql.error_mapping import (
 from gamed.database.postgresql.results import BINARY, PostgresqlResult, Preparation, PreparedStatement, warning_of
 from gamed.database.postgresql.statements import Statement, Types, convert, encode, values_of
 from gamed.event_log import EventLog
+from gamed.timestamps import CLOCKS_MS
 
 PREPARED = 500
 """How many statements a session keeps prepared; then it forgets all of them."""
@@ -66,6 +67,8 @@ class _Function:
 
 class PostgresqlConnection:
     """An EngineConnection (gamed/database/engine.py) that gets a new session after one was lost."""
+
+    clocks_ms = CLOCKS_MS
 
     def __init__(
         self,

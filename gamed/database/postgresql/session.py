@@ -13,6 +13,7 @@ from gamed.database.postgresql.connecting import DriverConnection
 from gamed.database.postgresql.error_mapping import ABORTED, PostgresqlError, reported, translate
 from gamed.database.postgresql.results import warning_of
 from gamed.database.postgresql.statements import convert, values_of
+from gamed.timestamps import CLOCKS_MS
 
 _IN_TRANSACTION = (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
@@ -27,6 +28,7 @@ class PlainSession:
     """A Connection (gamed/database/connection.py) of one session, whose owner begins and ends transactions."""
 
     fatal_error = None
+    clocks_ms = CLOCKS_MS
 
     def __init__(
         self,
