@@ -132,7 +132,7 @@ class Store(Protocol):
         """
 
     def check_restored(self) -> None:
-        """Raise DatabaseRestored as refuse_restored() does; change nothing."""
+        """Raise DatabaseRestored as refuse_restored() does, for databases of any version; change nothing."""
 
     def accept_restored(self, connection: Connection, database: str, now_ms: int) -> None:
         """Declare a restored database the one to be served, in a transaction that also finishes the restore."""

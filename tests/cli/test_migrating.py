@@ -7,6 +7,7 @@ from gamed.database.postgresql.migrations import schema_folder, scripts_in
 from tests.cli.process import GAMED, free_port
 from tests.cli.test_postgresql import SECRET, PostgresqlTestCase
 from tests.support import forks
+from tests.support.covers import covers
 from tests.support.versions import make_later_version
 
 ADDED = {AUTH: "player", STATE: "save"}
@@ -146,6 +147,26 @@ class MigrationTests(PostgresqlTestCase):
             self.assertEqual(self.ask(port, "GET", "/game/saves/a", self.token)[:2], SERVED)
         self.assertEqual(self.migrated(), {AUTH: 1, STATE: 1})
         self.assertEqual([self.stop(process) for process in started], [0, 0])
+
+    @covers("threats/70")
+    def test_copies(self) -> None:
+        """Neither schema is changed if one of them was restored without gamed: the version before can serve it then."""
+        self.later(AUTH, STATE, oldest=False)
+        for database in (AUTH, STATE):
+            self.rows(
+                f"UPDATE {database}.database_identity SET xid = xid"
+            )  # by another transaction, as pg_restore does
+            self.assertIn(
+                f"The schema {database} is a copy, which was restored without gamed.", self.refused("--migrate")
+            )
+            self.assertEqual(self.migrated(), {AUTH: 0, STATE: 0})
+            path = self.environ.pop("PYTHONPATH")
+            code, out, err = self.gamed("restored")
+            self.assertEqual(code, 0, out + err)
+            self.environ["PYTHONPATH"] = path
+        process, _ = self.serve("--migrate")
+        self.assertEqual(self.migrated(), {AUTH: 1, STATE: 1})
+        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_restored_backup(self) -> None:
         """A backup of the version before is brought to the later one by the restore, and so is a store by `gamed

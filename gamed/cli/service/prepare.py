@@ -181,6 +181,10 @@ class StoreOpener(Component, frozen=True, kw_only=True):
     def prepare(self) -> None:
         """Make or migrate the databases."""
         timeout = self.extender()
+        with keys.database_errors(self.store, AUTH):
+            # Before a schema is changed: an operator who has restored a copy may want the version before, which can
+            # refuse the changed one.
+            self.store.check_restored()
         for database in (AUTH, STATE):
             with keys.database_errors(self.store, database):
                 self.store.prepare(database, self._show, timeout.extend, migrate=self.migrate)

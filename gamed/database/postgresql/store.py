@@ -201,12 +201,11 @@ class PostgresqlStore:
             heartbeat.begin_generation(connection, now_ms)
 
     def check_restored(self) -> None:
-        """Raise DatabaseRestored as refuse_restored() does; change nothing."""
+        """Raise DatabaseRestored as refuse_restored() does, for schemas of any version; change nothing."""
         for database in (AUTH, STATE):
-            if self.exists(database):
-                self.run_read(database, partial(identity.check_origin, database=database))
-        if self.exists(AUTH):
-            self.run_read(AUTH, partial(heartbeat.refuse_older, folder=self._data))
+            with suppress(DatabaseUnavailable, DatabaseCorrupt) if database == STATE else nullcontext():
+                self.read_unchanged(database, partial(identity.check_origin, database=database))
+        self.read_unchanged(AUTH, partial(heartbeat.refuse_older, folder=self._data))
 
     def backend(self, reactor: Any, instance_id: str, give_up: Callable[[], None]) -> "PostgresqlBackend":
         """Return the database as the service uses it."""
