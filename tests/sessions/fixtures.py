@@ -51,6 +51,7 @@ class AuthDatabase:
         self.keys = self.issuer.keys
         self.now_ms = NOW_MS
         self.connection = open_database(AUTH)
+        self.connection.clocks_ms = 0  # one machine, also on PostgreSQL; tests.players.test_clocks has several
         for player_id in (ANNA, BERT):
             player_tables.create_player(self.connection, player_id, self.now_ms)
 

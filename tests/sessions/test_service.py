@@ -21,6 +21,7 @@ from gamed.sessions.errors import (
     TokenMissing,
 )
 from gamed.sessions.service import MAX_FIRST_USES
+from gamed.timestamps import CLOCKS_MS
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
@@ -85,7 +86,7 @@ class AuthenticateTests(SessionTestCase):
         self.wait(self.sessions.authenticate(str(now["access_token"]), reading=True))
         self.refused(self.sessions.refresh(old), DiskFull)
         writable()
-        self.server.now_ms += SHARED_STORE_MS + 1
+        self.server.now_ms += SHARED_STORE_MS + CLOCKS_MS + 1
         self.refused(self.sessions.refresh(old), RefreshReused)
         self.assertEqual(len(self.server.uses), 0)
 
