@@ -34,6 +34,7 @@ const MAX_EXPORT_BYTES = 1099511627776
 const EXPORT_SECONDS = 120.0  ## the server may take this long to make an export before it sends the first byte
 const LONGEST_EXPORT_PAUSE_SECONDS = 60.0  ## the server answers `busy` with 30 while a lost connection's export runs
 const ASK_FIRST_BYTES = 65536  ## a commit asks first whether the server has larger bytes
+const METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"]  ## HTTPClient.Method
 const FRAME_USEC = 4000  ## the client copies arrived bytes for this long in a frame, at most
 const SLICE_BYTES = 65536
 
@@ -78,16 +79,12 @@ func _init(server: String, options: Dictionary = {}) -> void:
 	for name: String in OPTIONS.split(" "):
 		if options.get(name) != null:
 			set(name, options[name])
-	if problem == null and not _is_app(app):
+	if problem == null and not (Tools.only(app, Tools.ALPHANUMERIC + " ._-", 64) and app[0] in Tools.ALPHANUMERIC):
 		problem = GamedError.new("invalid_app", "app: letters, digits, space, '.', '_', '-'")
 	if problem == null:
 		_file = CredentialFile.new(folder, origin)
 		Tools.hold_tab()
 	flaw = problem
-
-
-static func _is_app(name: String) -> bool:
-	return Tools.only(name, Tools.ALPHANUMERIC + " ._-", 64) and Tools.only(name[0], Tools.ALPHANUMERIC)
 
 
 # --- The engine -------------------------------------------------------------------------------------------------------
@@ -376,18 +373,9 @@ class GamedError:
 
 	## Reads the error of an answer without success.
 	static func of(answer: Answer) -> GamedError:
-		var value := {}
-		if answer.media_type() == "application/problem+json":
-			var parsed := answer.json()
-			if parsed.error == null:
-				value = parsed.value
-		var error: GamedError
-		if value.get("code") is String:
-			var code: String = value["code"]
-			var words := Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
-			error = GamedError.new(code, words if words != "" else code, answer.status, value)
-		else:
-			error = _of_status(answer.status)
+		var parsed := answer.json() if answer.media_type() == "application/problem+json" else Result.ok({})
+		var named: bool = parsed.error == null and parsed.value.get("code") is String
+		var error := _of_problem(parsed.value, answer.status, false) if named else _of_status(answer.status)
 		var asked: String = answer.headers.get("retry-after", "")
 		if Tools.only(asked, Tools.DIGITS):
 			error.retry_after = float(asked.substr(0, 6))
@@ -409,8 +397,11 @@ class GamedError:
 	static func of_login(value: Variant) -> GamedError:
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
+		return _of_problem(value, 0, true)
+
+	static func _of_problem(value: Dictionary, status: int, login: bool) -> GamedError:
 		var words := Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
-		return GamedError.new(value["code"], words if words != "" else value["code"], 0, value, true)
+		return GamedError.new(value["code"], words if words != "" else value["code"], status, value, login)
 
 
 ## The end of a call: `error`, or null and a `value`.
@@ -499,6 +490,16 @@ class Tools:
 			return lacks(name) if value == null else Result.ok(value)
 		var types := {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
 		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
+
+	# Result of {name: value} of such members; `types` has the type of each.
+	static func members(of: Dictionary, types: Dictionary) -> Result:
+		var found := {}
+		for name: String in types:
+			var one := member(of, name, types[name])
+			if one.error:
+				return one
+			found[name] = one.value
+		return Result.ok(found)
 
 	static func hash_of(data: PackedByteArray) -> PackedByteArray:
 		var context := HashingContext.new()
@@ -838,19 +839,11 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 func _send(
 	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, timeout: float
 ) -> Result:
-	var methods := {
-		"GET": HTTPClient.METHOD_GET,
-		"HEAD": HTTPClient.METHOD_HEAD,
-		"POST": HTTPClient.METHOD_POST,
-		"PUT": HTTPClient.METHOD_PUT,
-		"DELETE": HTTPClient.METHOD_DELETE,
-		"PATCH": HTTPClient.METHOD_PATCH
-	}
 	var lines := PackedStringArray()
 	for field: String in fields:
 		lines.append("%s: %s" % [field, fields[field]])
 	var web := Platform.is_web()  # there the browser sends, and sets the length
-	if http.request_raw(methods[method], path, lines, body if web else PackedByteArray()) != OK:
+	if http.request_raw(METHODS.find(method), path, lines, body if web else PackedByteArray()) != OK:
 		await Platform.frame()
 		return Result.failed(_unreachable(NO_ANSWER))
 	var begin := body.size() if web else 0
@@ -1069,19 +1062,11 @@ class Disk:
 	# null if the file is missing. On a system that cannot rename over a file in one step, `<path>.new` may have the bytes.
 	static func read(path: String) -> Variant:
 		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
-		if file == null:
-			return null
-		var data := file.get_buffer(file.get_length())
-		file.close()
-		return data
+		return file.get_buffer(file.get_length()) if file else null
 
 	static func size_of(path: String) -> int:
 		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
-		if file == null:
-			return -1
-		var size := file.get_length()
-		file.close()
-		return size
+		return file.get_length() if file else -1
 
 	static func remove(path: String) -> bool:
 		return Platform.remove(path) if Platform.has_file(path) else true
@@ -1153,9 +1138,7 @@ class Claim:
 	static func mark(folder: String, name: String) -> Claim:
 		var made := Claim.new()
 		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
-		var file := Platform.open(made._path, FileAccess.WRITE)
-		if file:
-			file.close()
+		Platform.open(made._path, FileAccess.WRITE)
 		return made
 
 	# Lists the names that living processes have marked, and removes those of dead ones.
@@ -1186,7 +1169,6 @@ class Claim:
 		if file == null:
 			return "%d.%s" % [pid, _run() if pid == OS.get_process_id() else ""]
 		var line := file.get_line()
-		file.close()
 		var rest := line.substr(line.rfind(")") + 2, line.length()).split(" ")
 		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
@@ -1514,20 +1496,17 @@ class SignIn:
 	func _started(parsed: Result) -> Result:
 		if parsed.error:
 			return parsed
-		var value: Variant = parsed.value
-		var poll: Variant = value.get("poll")
-		if not poll is Dictionary:
-			return Tools.lacks("poll")
-		var found := {}
-		for each: Array in [[value, "device_secret", "text"], [value, "expires_in", "number"], [value, "login_url", "text"],
-				[value, "login_id", "text"], [poll, "url", "text"], [poll, "max_wait", "number"]]:
-			var one := Tools.member(each[0], each[1], each[2])
-			if one.error:
-				return one
-			found[each[1]] = one.value
+		var value: Dictionary = parsed.value
+		var types := {"device_secret": "text", "expires_in": "number", "login_url": "text", "login_id": "text"}
+		types["poll"] = "object"
+		var read := Tools.members(value, types)
+		var poll := Tools.members(value["poll"], {"url": "text", "max_wait": "number"}) if read.error == null else read
+		if poll.error:
+			return poll
+		var found: Dictionary = read.value
 		_secret = found["device_secret"]
 		_deadline = Time.get_ticks_msec() + (found["expires_in"] + 30) * 1000
-		for url: String in [found["login_url"], found["url"]]:
+		for url: String in [found["login_url"], poll.value["url"]]:
 			var trusted := _client.origin.require(url)
 			if trusted.error:
 				return trusted
@@ -1535,8 +1514,8 @@ class SignIn:
 		_login_url = found["login_url"]
 		var picture: Variant = value.get("qr_url")
 		_qr_url = picture if picture is String and _client.origin.require(picture).error == null else null
-		_poll_path = Origin.path_of(found["url"]).split("?")[0].split("#")[0]
-		_max_wait = int(min(found["max_wait"], 25))
+		_poll_path = Origin.path_of(poll.value["url"]).split("?")[0].split("#")[0]
+		_max_wait = int(min(poll.value["max_wait"], 25))
 		_code_only = Tools.text(value, "return_proof") == "code"
 		if _listener:
 			_listener.login_id = _login_id
@@ -1639,11 +1618,7 @@ static func open_browser(url: String) -> bool:
 
 
 func _show(person: Object, url: String, qr_url: Variant) -> void:
-	var opened := false
-	if person.has_method("open_browser"):
-		opened = person.open_browser(url)
-	else:
-		opened = open_browser(url)
+	var opened: bool = person.open_browser(url) if person.has_method("open_browser") else open_browser(url)
 	if person.has_method("browser_opened"):
 		person.browser_opened(url, opened, qr_url)
 
@@ -1663,7 +1638,6 @@ func _device() -> Dictionary:
 	var file := Platform.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
 	if file:
 		called = file.get_line()
-		file.close()
 	if called == "":
 		called = OS.get_model_name()
 	return {"name": app, "version": app_version, "platform": platform, "device_name": called.substr(0, 64)}
@@ -1681,13 +1655,11 @@ class SaveInfo:
 	static func of(value: Variant) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
-		var made := {}
-		var members := [["slot", "text"], ["version", "number"], ["etag", "text"], ["size", "number"], ["sha256", "text"]]
-		for each: Array in members:
-			var found := Tools.member(value, each[0], each[1])
-			if found.error:
-				return found
-			made[each[0]] = found.value
+		var types := {"slot": "text", "version": "number", "etag": "text", "size": "number", "sha256": "text"}
+		var found := Tools.members(value, types)
+		if found.error:
+			return found
+		var made: Dictionary = found.value
 		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
 			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
 		for each: Array in [["content_type", "application/octet-stream"], ["modified", ""]]:
@@ -1785,15 +1757,14 @@ func policy() -> Result:
 	var answer := await _offered("/auth/config")
 	if answer.error:
 		return answer
-	var mode := Tools.member(answer.value, "mode", "text")
-	var listed := Tools.member(answer.value, "providers", "list")
-	if mode.error or listed.error:
-		return mode if mode.error else listed
+	var found := Tools.members(answer.value, {"mode": "text", "providers": "list"})
+	if found.error:
+		return found
 	var names := []
-	for name: Variant in listed.value:
+	for name: Variant in found.value["providers"]:
 		if name is String:
 			names.append(name)
-	return Result.ok({"mode": mode.value, "providers": names})
+	return Result.ok({"mode": found.value["mode"], "providers": names})
 
 
 # Reads a public page of the server: Result of the JSON.
@@ -1820,13 +1791,10 @@ func providers() -> Result:
 		return listed
 	for each: Variant in listed.value:
 		if each is Dictionary:
-			var made := {}
-			for name: String in ["name", "label"]:
-				var text := Tools.member(each, name, "text")
-				if text.error:
-					return text
-				made[name] = text.value
-			found.append(made)
+			var made := Tools.members(each, {"name": "text", "label": "text"})
+			if made.error:
+				return made
+			found.append(made.value)
 	return Result.ok(found)
 
 
@@ -1887,11 +1855,7 @@ func _ensure(person: Object, options: Dictionary) -> GamedError:
 ## of loopback; pass the address that the app is opened with to `returned`), adopt (keep an account that this server had
 ## in `local` mode). A sign-in that was kept here before is ended at the server.
 func sign_in(person: Object, options: Dictionary = {}) -> Result:
-	return await _sign_in(person, options, "adopt" if options.get("adopt", false) else "login")
-
-
-func _sign_in(person: Object, options: Dictionary, intent: String) -> Result:
-	var result := await _begin(person, options, intent).run()
+	var result := await begin_sign_in(person, options).run()
 	if is_instance_valid(person) and person.has_method("ended"):
 		person.ended()
 	return result
@@ -1899,11 +1863,8 @@ func _sign_in(person: Object, options: Dictionary, intent: String) -> Result:
 
 ## The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
 func begin_sign_in(person: Object, options: Dictionary = {}) -> SignIn:
-	return _begin(person, options, "adopt" if options.get("adopt", false) else "login")
-
-
-func _begin(person: Object, options: Dictionary, intent: String) -> SignIn:
 	var how := {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
+	var intent: String = options.get("intent", "adopt" if options.get("adopt", false) else "login")
 	var made := SignIn.new(self, person, options.get("provider"), how, intent)
 	_root_client()._running = weakref(made)
 	return made
@@ -1934,7 +1895,8 @@ func returned(url: String) -> bool:
 func link(person: Object, provider: Variant = null, options: Dictionary = {}) -> Result:
 	var asked := options.duplicate()
 	asked["provider"] = provider
-	return await _sign_in(person, asked, "link")
+	asked["intent"] = "link"
+	return await sign_in(person, asked)
 
 
 ## Deletes the credential on this device, also without a network; the value is true if the server has ended the session.
@@ -2209,15 +2171,12 @@ func changes(since: Variant = null, wait: int = 0, limit: Variant = null) -> Res
 	var answer := await _game_json("GET", path, how)
 	if answer.error:
 		return answer
-	var listed := Tools.member(answer.value, "saves", "list")
-	var cursor := Tools.member(answer.value, "cursor", "text")
-	if listed.error or cursor.error:
-		return listed if listed.error else cursor
-	var saves := _changed(listed.value)
+	var found := Tools.members(answer.value, {"saves": "list", "cursor": "text"})
+	var saves := _changed(found.value["saves"]) if found.error == null else found
 	if saves.error:
 		return saves
 	var reset := _is_true(answer.value, "reset")
-	var made := {"cursor": cursor.value, "saves": saves.value, "whole": since == null or reset}
+	var made := {"cursor": found.value["cursor"], "saves": saves.value, "whole": since == null or reset}
 	made["more"] = _is_true(answer.value, "more")
 	made["expired"] = reset and _is_true(answer.value, "expired")
 	return Result.ok(made)
@@ -2251,11 +2210,10 @@ static func _changed(listed: Array) -> Result:
 
 
 static func _deletion(entry: Dictionary) -> Result:
-	var slot := Tools.member(entry, "slot", "text")
-	var number := Tools.member(entry, "version", "number")
-	if slot.error or number.error:
-		return slot if slot.error else number
-	return Result.ok({"slot": slot.value, "version": number.value, "deleted": true})
+	var found := Tools.members(entry, {"slot": "text", "version": "number"})
+	if found.error == null:
+		found.value["deleted"] = true
+	return found
 
 
 ## The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
@@ -2331,19 +2289,16 @@ func versions_page(slot: String, before: Variant = null, limit: Variant = null) 
 static func _version_of(entry: Variant) -> Result:
 	if not entry is Dictionary:
 		return Tools.lacks("versions")
-	var number := Tools.member(entry, "version", "number")
-	var kind := Tools.member(entry, "kind", "text")
-	if number.error or kind.error:
-		return number if number.error else kind
-	var save := SaveInfo.of(entry) if entry.get("etag") else Result.ok()
+	var found := Tools.members(entry, {"version": "number", "kind": "text"})
+	var save := SaveInfo.of(entry) if found.error == null and entry.get("etag") else found
 	if save.error:
 		return save
 	return Result.ok({
-		"version": number.value,
-		"kind": kind.value,
+		"version": found.value["version"],
+		"kind": found.value["kind"],
 		"parent": Tools.integer(entry.get("parent")),
 		"expires": entry.get("expires") if entry.get("expires") is String else null,
-		"save": save.value,
+		"save": save.value if entry.get("etag") else null,
 		"device": entry["device"] if entry.get("device") is String else null,
 	})
 
@@ -2368,20 +2323,19 @@ func restore(slot: String, number: int, base: Variant) -> Result:
 func commit(writes: Array) -> Result:
 	var entries := []
 	var bodies := {}
+	await Platform.frame()
 	for write: Dictionary in writes:
 		var entry := _commit_entry(write, bodies)
 		if entry.error:
-			await Platform.frame()
 			return entry
 		entries.append(entry.value)
-	var how := {"json": {"writes": entries}}
-	var answer := await _stage(bodies, true)
-	if answer.error == null:
-		answer = await _game("POST", "/game/commit", how)
-	if answer.error and answer.error.code == "blob_missing":  # the uploaded bytes have expired, or were damaged
-		answer = await _stage(bodies, false)
+	var answer := Result.new()
+	for asks: bool in [true, false]:
+		answer = await _stage(bodies, asks)
 		if answer.error == null:
-			answer = await _game("POST", "/game/commit", how)
+			answer = await _game("POST", "/game/commit", {"json": {"writes": entries}})
+		if answer.error == null or answer.error.code != "blob_missing":
+			break  # else: the uploaded bytes have expired, or were damaged
 	var value: Result = answer.value.json() if answer.error == null else answer
 	var listed: Result = Tools.member(value.value, "saves", "list") if value.error == null else value
 	return _changed(listed.value) if listed.error == null else listed
@@ -2580,16 +2534,14 @@ func _refresh(kept: Credential) -> Result:
 
 
 func _pair(made: Credential, answer: Dictionary) -> Result:
-	for name: String in ["refresh_credential", "access_token"]:
-		var found := Tools.member(answer, name, "text")
-		if found.error:
-			return found
-		made.set(name, found.value)
-	var seconds := Tools.member(answer, "expires_in", "number")
-	if seconds.error == null:
-		made.access_expires = now() + seconds.value
-		made.access_lifetime = seconds.value
-	return seconds
+	var types := {"refresh_credential": "text", "access_token": "text", "expires_in": "number"}
+	var found := Tools.members(answer, types)
+	if found.error == null:
+		made.refresh_credential = found.value["refresh_credential"]
+		made.access_token = found.value["access_token"]
+		made.access_lifetime = found.value["expires_in"]
+		made.access_expires = now() + found.value["expires_in"]
+	return found
 
 
 ## Result of the Credential of a finished sign-in; it is on disk before it is used.
@@ -2597,15 +2549,14 @@ func keep(complete: Dictionary) -> Result:
 	await Platform.frame()
 	var fresh := Credential.new()
 	fresh.origin = origin.text()
-	var player: Variant = complete.get("player")
-	var members := [[player if player is Dictionary else {}, "id", "player_id"]]
-	members += [[complete, "session_id", "session_id"], [complete, "provider", "provider"]]
-	for each: Array in members:
-		var found := Tools.member(each[0], each[1], "text")
-		if found.error:
-			return found
-		fresh.set(each[2], found.value)
-	fresh.player_name = Credential.name_of(player)
+	var found := Tools.members(complete, {"player": "object", "session_id": "text", "provider": "text"})
+	var id := Tools.member(complete["player"], "id", "text") if found.error == null else found
+	if id.error:
+		return id
+	fresh.player_id = id.value
+	fresh.session_id = complete["session_id"]
+	fresh.provider = complete["provider"]
+	fresh.player_name = Credential.name_of(complete["player"])
 	var paired := _pair(fresh, complete)
 	if paired.error:
 		return paired

@@ -206,10 +206,10 @@ class Part:
 		var said := "bytes %d-%d/%d" % [_at, file["size"] - 1, file["size"]]
 		if answer.headers.get("content-encoding", "identity").to_lower() != "identity":
 			return GamedError.new("not_gamed", "Something between here and the server changes the files on their way.")
-		if answer.status == 206 and answer.headers.get("content-range", "") != said:
-			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		var part := answer.status == 206
 		var length: String = answer.headers.get("content-length", "")
-		if length != "" and length != str(file["size"] - (_at if answer.status == 206 else 0)):
+		var wrong: bool = length != "" and length != str(file["size"] - (_at if part else 0))
+		if wrong or (part and answer.headers.get("content-range", "") != said):
 			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		if answer.status == 200:  # the whole file after all
 			_owner.count(-_at, 0)

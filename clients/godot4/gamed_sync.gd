@@ -105,7 +105,7 @@ func _init(client: Client, folder: String = "") -> void:
 func _opened(folder: String) -> GamedError:
 	var credential := _client.credential()
 	_place = "%s/%s" % [folder if folder != "" else _client.folder + "/sync", _client.place()]
-	if credential == null and _has_players():
+	if credential == null and _other_folders().size() > 0:
 		return _signed_out()
 	var error := _use(credential.player_id if credential else "")
 	if error == null and player_id != "":
@@ -135,14 +135,6 @@ func _use(id: String) -> GamedError:
 	_records = read.value
 	_cursor = store.cursor()
 	return null
-
-
-# A player has signed in here before; the names of their folders have no dot.
-func _has_players() -> bool:
-	for name: String in Platform.names(_place):
-		if not "." in name:
-			return true
-	return false
 
 
 static func _signed_out() -> GamedError:
@@ -1061,10 +1053,11 @@ func _offer(left: Store, slot: String, local: Dictionary) -> Result:
 	return kept if kept.error else Result.ok(true)
 
 
+# The folders of players who have signed in here before; their names have no dot.
 func _other_folders() -> Array:
 	var found := []
 	for name: String in Platform.names(_place):
-		if not "." in name and name != _store.folder.get_file():
+		if not "." in name and (_store == null or name != _store.folder.get_file()):
 			found.append(name)
 	return found
 
@@ -1596,8 +1589,7 @@ func _compare_unlisted(client: Client, slot: String, entry: Variant) -> Result:
 	if base == null or (entry != null and entry.get("etag") == base["etag"]):
 		return Result.ok()
 	if entry != null:
-		var compared := await _compare(client, slot, entry)
-		return compared
+		return await _compare(client, slot, entry)
 	var history := await _history(client, slot, base)
 	if history.error:
 		return history
@@ -1643,26 +1635,8 @@ func _send(client: Client, slot: String, sent: Dictionary) -> Result:
 	else:
 		after = await _remove(client, slot, sent)
 	if after.error:
-		if after.error.kind in HALTING or after.error.code == "local_disk":
-			return after
-		_refused(_problems, slot, after.error)
-		return Result.ok()
-	return _after(slot, after.value)
-
-
-# Applies an answer to the present record.
-func _after(slot: String, how: Array) -> Result:
-	var record := _record(slot)
-	match how[0]:
-		"written":
-			record = Record.written(record, how[1], how[2])
-		"superseded":
-			record = Record.superseded(record, how[1])
-		"disputed":
-			record = Record.disputed(record, how[1])
-		"removed":
-			record = Record.removed(record, how[1])
-	return _keep(record, false)
+		return _noted(_problems, slot, after.error)
+	return _keep(after.value, false)
 
 
 # Result of the record with what to send now, noted before it is sent: the same again until it is answered.
@@ -1675,7 +1649,7 @@ func _next(slot: String) -> Result:
 		var final: Variant = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
 		if final and not Record.same(sent["local"], record["local"]):
 			sent = null  # the server refused it for good; the game has written other bytes since
-		elif Time.get_ticks_msec() < noted["due"]:
+		elif _rests(_problems, slot):
 			return Result.ok()
 	if record["dispute"] or (sent == null and not record["dirty"]):
 		return Result.ok()
@@ -1688,7 +1662,7 @@ func _next(slot: String) -> Result:
 	return _keep(Record.with(record, {"sent": sent}), false)
 
 
-# Result of the arguments of `_after`.
+# Result of the record after the answer.
 func _put(client: Client, slot: String, sent: Dictionary) -> Result:
 	var local: Variant = sent["local"]
 	var data := _bytes(slot, local)
@@ -1698,17 +1672,19 @@ func _put(client: Client, slot: String, sent: Dictionary) -> Result:
 	var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
 	var cursor: Variant = _cursor
 	var put := await client.put(slot, data.value, sent["base"], meta, local["content_type"])
+	var record := _record(slot)
 	if put.error == null:
-		return Result.ok(["written", put.value, cursor])
+		return Result.ok(Record.written(record, put.value, cursor))
 	if put.error.kind != "Conflict":
 		return put
-	return Result.ok(["superseded" if put.error.code == "superseded" else "disputed", put.error])
+	var superseded := put.error.code == "superseded"
+	return Result.ok(Record.superseded(record, put.error) if superseded else Record.disputed(record, put.error))
 
 
 func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
 	var gone := await client.delete(slot, sent["base"])
 	if gone.error == null or gone.error.is_a("NotFound"):
-		return Result.ok(["removed", null])  # it is deleted already
+		return Result.ok(Record.removed(_record(slot)))  # it is deleted already
 	if gone.error.kind != "Conflict":
 		return gone
 	var history := await client.versions(slot, sent["base"]["version"], PAGE_VERSIONS)
@@ -1716,23 +1692,34 @@ func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
 		return history
 	for version: Dictionary in history.value:
 		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
-			return Result.ok(["removed", gone.error.current()])  # the delete succeeded, and another device has written since
-	return Result.ok(["disputed", gone.error])
+			# the delete succeeded, and another device has written since
+			return Result.ok(Record.removed(_record(slot), gone.error.current()))
+	return Result.ok(Record.disputed(_record(slot), gone.error))
 
 
-func _refused(problems: Dictionary, slot: String, error: GamedError) -> void:
+# Result of the error if it ends the round; else it is noted for the slot.
+func _noted(problems: Dictionary, slot: String, error: GamedError) -> Result:
+	if _halts(error):
+		return Result.failed(error)
 	var seconds: float = error.retry_after if error.retry_after else AGAIN_SECONDS
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
+	return Result.ok()
+
+
+static func _halts(error: GamedError) -> bool:
+	return error.kind in HALTING or error.code == "local_disk"
+
+
+# True while a noted problem has not to be tried again.
+static func _rests(problems: Dictionary, slot: String) -> bool:
+	return problems.has(slot) and Time.get_ticks_msec() < problems[slot]["due"]
 
 
 # The offer that is due, or null: only if the server has no save there. A write of the game after it is a conflict.
 func _offer_to_send(slot: String) -> Variant:
 	var record := _record(slot)
-	var noted: Variant = _copy_problems.get(slot)
 	var taken: Variant = record["base"] or record["remote"] or record["sent"] or record["dispute"]
-	if taken or (noted and Time.get_ticks_msec() < noted["due"]):
-		return null
-	return record["offered"]
+	return null if taken or _rests(_copy_problems, slot) else record["offered"]
 
 
 func _send_offered(client: Client, slot: String, offer: Dictionary) -> Result:
@@ -1742,11 +1729,8 @@ func _send_offered(client: Client, slot: String, offer: Dictionary) -> Result:
 	if data != null:
 		var meta: Variant = offer["meta"] if offer["meta"].size() > 0 else null
 		put = await client.put(slot, data, null, meta, offer["content_type"])
-		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
-			return put
 		if put.error and put.error.kind != "Conflict":
-			_refused(_copy_problems, slot, put.error)
-			return Result.ok()
+			return _noted(_copy_problems, slot, put.error)
 	_copy_problems.erase(slot)
 	var record := _record(slot)
 	if not Tools.same_json(record["offered"], offer):
@@ -1759,10 +1743,7 @@ func _send_offered(client: Client, slot: String, offer: Dictionary) -> Result:
 # The unsent copy that is due, or null. Other writes do not wait for it.
 func _copy_to_send(slot: String) -> Variant:
 	var record := _record(slot)
-	var noted: Variant = _copy_problems.get(slot)
-	if record["sent"] or (noted and Time.get_ticks_msec() < noted["due"]):
-		return null
-	return record["unsent_copy"]
+	return null if record["sent"] or _rests(_copy_problems, slot) else record["unsent_copy"]
 
 
 # Sends a slot's unsent copy, and forgets it once the server has answered.
@@ -1773,11 +1754,8 @@ func _send_copy(client: Client, slot: String, copy: Dictionary) -> Result:
 	if data != null:  # a damaged file cannot be sent
 		var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
 		var put := await client.put(slot, data, copy["base"], meta, local["content_type"])
-		if put.error and (put.error.kind in HALTING or put.error.code == "local_disk"):
-			return put
 		if put.error and put.error.kind != "Conflict":  # Conflict: the server has kept it, or does not know this save
-			_refused(_copy_problems, slot, put.error)
-			return Result.ok()
+			return _noted(_copy_problems, slot, put.error)
 	_copy_problems.erase(slot)
 	var record := _record(slot)
 	if not Tools.same_json(record["unsent_copy"], copy):
@@ -1797,38 +1775,33 @@ func _dismiss(client: Client, slot: String) -> Result:
 	var spent: Variant = record["spent"]
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done := await client.dismiss(slot, spent["version"])
-		if done.error and (done.error.kind in HALTING or done.error.code == "local_disk"):
+		if done.error and _halts(done.error):
 			return done  # else: the server deletes it in time
-	var kept := _keep(Record.with(_record(slot), {"spent": null}), false)
-	return Result.failed(kept.error) if kept.error else Result.ok()
+	return _keep(Record.with(_record(slot), {"spent": null}), false)
 
 
 # The version to fetch, so that the game can read it offline; null if its bytes are here.
 func _wanted(slot: String) -> Variant:
 	var record := _record(slot)
-	var noted: Variant = _problems.get(slot)
 	var wanted: Variant = record["base"] if not record["dirty"] else null
 	if record["dispute"] or Record.newer(record):
 		wanted = record["dispute"]["current"] if record["dispute"] else record["remote"]
-	if wanted == null or _store.has(slot, wanted) or (noted and Time.get_ticks_msec() < noted["due"]):
-		return null
-	return wanted
+	return null if wanted == null or _store.has(slot, wanted) or _rests(_problems, slot) else wanted
 
 
 func _fetch(client: Client, slot: String, wanted: Dictionary) -> Result:
 	var fetched := await _fetched(client, wanted)
+	if fetched.error and fetched.error.is_a("NotFound"):
+		return Result.ok()  # replaced meanwhile, the next list says by what
 	if fetched.error:
-		if fetched.error.kind in HALTING or fetched.error.code == "local_disk":
-			return fetched
-		if not fetched.error.is_a("NotFound"):  # else: replaced meanwhile, the next list says by what
-			_refused(_problems, slot, fetched.error)
-		return Result.ok()
+		return _noted(_problems, slot, fetched.error)
 	if _closed:
 		return Result.failed(_is_closed())
 	if _keep_body(slot, fetched.value):
 		_problems.erase(slot)
-	else:  # else each round would download it again
-		_refused(_problems, slot, GamedError.new("local_disk", "This device has no space for a save of another device."))
+	else:  # noted, because each round would download it again
+		var error := GamedError.new("local_disk", "This device has no space for a save of another device.")
+		_problems[slot] = {"error": error, "due": Time.get_ticks_msec() + AGAIN_SECONDS * 1000}
 	return Result.ok()
 
 
