@@ -30,6 +30,7 @@ extends RefCounted
 signal progress(stage: String, done: int, size: int, fetched: int)
 
 const Client = preload("gamed.gd")
+@warning_ignore("shadowed_global_identifier") const GamedClient = Client  ## @deprecated: The older name of Client.
 const GamedError = Client.GamedError
 const Result = Client.Result
 const Tools = Client.Tools

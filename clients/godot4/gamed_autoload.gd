@@ -15,6 +15,7 @@ signal problem_changed(problem: Client.GamedError)  ## That of `saves`: a GamedE
 signal trouble_changed(problem: Client.GamedError)  ## @deprecated: The older name of [signal problem_changed].
 
 const Client = preload("gamed.gd")
+@warning_ignore("shadowed_global_identifier") const GamedClient = Client  ## @deprecated: The older name of Client.
 const Sync = preload("gamed_sync.gd")
 const Dialog = preload("gamed_dialog.gd")
 const Platform = Client.Platform

@@ -15,6 +15,7 @@ extends CanvasLayer
 signal answered(value: Variant)  ## The player has chosen, typed a code, or closed the dialog.
 
 const Client = preload("gamed.gd")
+@warning_ignore("shadowed_global_identifier") const GamedClient = Client  ## @deprecated: The older name of Client.
 const Platform = Client.Platform
 const Texts = preload("gamed_texts.gd")
 const WIDTH = 360

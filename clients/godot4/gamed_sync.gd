@@ -28,6 +28,7 @@ signal trouble_changed(problem: Client.GamedError)  ## @deprecated: The older na
 
 const Client = preload("gamed.gd")
 const GamedError = Client.GamedError
+@warning_ignore("shadowed_global_identifier") const GamedClient = Client  ## @deprecated: The older name of Client.
 const Result = Client.Result
 const Tools = Client.Tools
 const Disk = Client.Disk

@@ -40,6 +40,10 @@ class Translation(SynchronousTestCase):
         """A script has no global name, which a game's own constant for the script could have, too."""
         self.check("class_name A\nextends RefCounted\n", "extends Reference\n")
 
+    def test_annotation(self) -> None:
+        """A constant that ignores a warning of Godot 4 loses the annotation; another annotation is refused."""
+        self.check('@warning_ignore("a b") const A = "c"\n', 'const A = "c"\n')
+
     def test_dictionaries(self) -> None:
         """A colon elsewhere has no type behind it."""
         text = 'var a = {"b": c, 1: d}\nif a:\n\tmatch b:\n\t\t"x":\n\t\t\tpass\n'

@@ -35,7 +35,9 @@ HELP = (
     "gamed_autoload.gd",
 )
 """The pages of the editor's help about what games use."""
-DECLARED = re.compile(r"^(?P<indent>\t*)(?P<kind>class|func|static func|signal|const|var) (?P<rest>.*)$")
+DECLARED = re.compile(
+    r"^(?P<indent>\t*)(?:@\w+\([^)]*\) )?(?P<kind>class|func|static func|signal|const|var) (?P<rest>.*)$"
+)
 
 
 def gdtoolkit(tool: str, *arguments: str) -> str:

@@ -107,6 +107,9 @@ class Types(SynchronousTestCase):
         """The editor registers the names of the classes, and a game may still preload a script under such a name."""
         project = self.project()
         self.run_engine(project, "--import")
+        self.assertEqual(
+            self.errors_of(project), ([], set(SCRIPTS))
+        )  # an older name that shadows a global one is said to
         (project / "main.gd").write_text(NAMED_GAME, "utf-8")
         (project / "project.godot").write_text("config_version=5\n", "utf-8")
         said = self.run_engine(project, "-s", "main.gd")
