@@ -728,10 +728,11 @@ class DigestCheck:
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
 # `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
-# each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
+# each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd), last (a
+# closed client sends it, too).
 func _request(method: String, path: String, how: Dictionary = {}) -> Result:
 	var _me := self  # keeps this object until the coroutine ends, also if the game drops it
-	if problem or _cancellation.cancelled:
+	if problem or _is_over(how):
 		await Platform.frame()
 		return Result.failed(problem if problem else _unreachable(NO_ANSWER))
 	var body: PackedByteArray = how.get("body", PackedByteArray())
@@ -766,14 +767,23 @@ func _request(method: String, path: String, how: Dictionary = {}) -> Result:
 		var error := result.error
 		error.answer_lost_before = lost
 		var seconds := pause_after(error, attempt)
-		if not error.passing or attempt + 1 == tries or seconds > LONGEST_PAUSE_SECONDS or is_closed():
+		if not error.passing or attempt + 1 == tries or seconds > LONGEST_PAUSE_SECONDS or _is_over(how):
 			break
 		lost = lost or error.kind == "Unreachable"
 		await _pause(seconds)
-		if is_closed():
+		if _is_over(how):
 			return Result.failed(_unreachable(NO_ANSWER))
 		attempt += 1
 	return result
+
+
+func _is_over(how: Dictionary) -> bool:
+	return is_closed() and not how.get("last", false)
+
+
+# True if a step on the network that had its last success at `since` has to end.
+func _must_end(since: int, how: Dictionary) -> bool:
+	return Time.get_ticks_msec() - since > how.get("timeout", timeout_seconds) * 1000 or _is_over(how)
 
 
 # Makes one try, without redirects, cookies and proxies.
@@ -790,13 +800,12 @@ func _once(method: String, path: String, body: PackedByteArray, fields: Dictiona
 func _exchange(
 	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
 ) -> Result:
-	var timeout: float = how.get("timeout", timeout_seconds) * 1000
-	var connected := await _connected(http, timeout)
+	var connected := await _connected(http, how)
 	if connected.error:
 		return connected
-	if _cancellation.cancelled:
+	if _is_over(how):
 		return Result.failed(_unreachable(NO_ANSWER))
-	var sent := await _send(http, method, path, body, fields, timeout)
+	var sent := await _send(http, method, path, body, fields, how)
 	if sent.error:
 		return sent
 	var taking := Taking.new(http, method, how)
@@ -807,13 +816,13 @@ func _exchange(
 		if taking.error:
 			return Result.failed(taking.error)
 		if http.get_status() == HTTPClient.STATUS_BODY:
-			if Time.get_ticks_msec() - since > timeout or is_closed():
+			if _must_end(since, how):
 				return Result.failed(_unreachable("stopped answering"))
 			await Platform.frame()
 	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
 
 
-func _connected(http: HTTPClient, timeout: float) -> Result:
+func _connected(http: HTTPClient, how: Dictionary) -> Result:
 	var secure := origin.scheme == "https"
 	var host: String = origin.host if secure else Platform.LOOPBACK.get(origin.host, origin.host)
 	var error := Platform.connect_http(http, host, origin.port, secure)
@@ -824,7 +833,7 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 			http.poll()
 		if not http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
 			break
-		if Time.get_ticks_msec() - since > timeout or is_closed():
+		if _must_end(since, how):
 			return Result.failed(_unreachable(NO_ANSWER))
 	if http.get_status() == HTTPClient.STATUS_TLS_HANDSHAKE_ERROR:
 		var words := "%s cannot prove that it is %s." % [origin.text(), origin.host]
@@ -837,7 +846,7 @@ func _connected(http: HTTPClient, timeout: float) -> Result:
 # Sends a request until the head of the answer is here: a server that refuses an upload answers before it has read all
 # of it, and that answer counts.
 func _send(
-	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, timeout: float
+	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
 ) -> Result:
 	var lines := PackedStringArray()
 	for field: String in fields:
@@ -863,7 +872,7 @@ func _send(
 		http.poll()
 		if http.get_status() != HTTPClient.STATUS_REQUESTING:
 			break
-		if Time.get_ticks_msec() - since > timeout or is_closed():
+		if _must_end(since, how):
 			return Result.failed(_unreachable(NO_ANSWER))
 	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
@@ -1227,8 +1236,9 @@ class CredentialFile:
 
 
 # Waits until no other process changes the credential, at most 60 s. The server accepts a second refresh with the same
-# credential only for 30 s.
-func _claimed() -> Claim:
+# credential only for 30 s. A cancelled client waits no longer, and a closed one only `patiently`: both may lack the
+# lock then, and change nothing.
+func _claimed(patiently: bool = false) -> Claim:
 	var _me := self
 	await Platform.frame()
 	Disk.private_folder(folder)
@@ -1237,7 +1247,7 @@ func _claimed() -> Claim:
 		var claim := Claim.take(folder, _file.place)
 		if claim:
 			return claim
-		if Time.get_ticks_msec() > end or is_closed():
+		if Time.get_ticks_msec() > end or _cancellation.cancelled or (is_closed() and not patiently):
 			break
 		var again := Time.get_ticks_msec() + 20 + randi() % 60
 		while Time.get_ticks_msec() < again:
@@ -1408,7 +1418,7 @@ class SignIn:
 		_cancelled = true
 		await Platform.frame()
 		if _secret != null:
-			var how := {"bearer": _secret, "timeout": 5, "tries": 1}
+			var how := {"bearer": _secret, "timeout": 5, "tries": 1, "last": true}
 			await _client._root_client()._request("POST", "/auth/login/cancel", how)
 
 	## For "Show me a code": opens the page that shows it, unless the sign-in is over.
@@ -1903,9 +1913,11 @@ func link(person: Object, provider: Variant = null, options: Dictionary = {}) ->
 ## `all` ends every session of the player; `others` ends all but this one, and keeps the credential.
 func sign_out(scope: String = "this") -> Result:
 	await Platform.frame()
-	if problem or _cancellation.cancelled:
-		return Result.failed(problem if problem else _unreachable(NO_ANSWER))
-	var claim := await _claimed()
+	if problem:
+		return Result.failed(problem)
+	var claim := await _claimed(true)
+	if _cancellation.cancelled:
+		return Result.failed(_unreachable(NO_ANSWER))
 	var kept := _file.read()
 	if scope != "others":
 		_file.delete()
@@ -1930,7 +1942,8 @@ func _drop(session_id: String) -> void:
 
 func _send_logout(kept: Credential, scope: String = "this") -> Result:
 	var body := {"refresh_credential": kept.refresh_credential, "scope": scope}
-	return await _request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2})
+	var how := {"json": body, "timeout": 5, "tries": 2, "last": true}
+	return await _request("POST", "/auth/session/logout", how)
 
 
 # --- The account ------------------------------------------------------------------------------------------------------
@@ -1960,7 +1973,7 @@ func _noted(answer: Result) -> Result:
 		return answer
 	var claim := await _claimed()
 	var kept := _file.read()
-	if kept and kept.player_id == found.value.get("id") and kept.player_name != name:
+	if kept and kept.player_id == found.value.get("id") and kept.player_name != name and not is_closed():
 		kept.player_name = name
 		if _file.write(kept):  # else the next start tries again
 			_held = kept
@@ -2560,7 +2573,9 @@ func keep(complete: Dictionary) -> Result:
 	var paired := _pair(fresh, complete)
 	if paired.error:
 		return paired
-	var claim := await _claimed()
+	var claim := await _claimed(true)
+	if _cancellation.cancelled:
+		return Result.failed(_unreachable(NO_ANSWER))
 	var before := _file.read()
 	var written := _file.write(fresh)
 	claim.drop()
