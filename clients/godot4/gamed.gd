@@ -12,7 +12,7 @@
 ## [/codeblock]
 ## Functions that ask the server are coroutines and end with a Result: `error` (a GamedError or null) and `value`. Those
 ## whose loop ends only with a `return` state no type, because the compiler would want a `return` after the loop.
-## Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
+## Nothing blocks the main loop: a thread waits for this device's disk. Call from the main thread only.
 ## Names and behaviour are those of the reference, clients/python/gamed_client.py.
 class_name GamedClient
 extends RefCounted
@@ -1023,10 +1023,6 @@ class Credential:
 class Disk:
 	extends RefCounted
 
-	const LOOSE = 0
-	const WHOLE = 1
-	const KEPT = 2
-
 	# Makes a folder that only this user can open. On Windows and phones user:// already belongs to the user or the app.
 	static func private_folder(path: String) -> bool:
 		var missing := []
@@ -1039,34 +1035,38 @@ class Disk:
 			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
 		return true
 
-	# The file has the old bytes or the new ones, even if this process is killed. Linux has a command that waits for the
-	# disk, so there the same is true after a power cut: with WHOLE the old or the new bytes, with KEPT the new ones, with
-	# LOOSE neither. A secret's file is closed to other users before the secret is written.
-	static func write_whole(path: String, data: PackedByteArray, how: int = KEPT, secret: bool = false) -> bool:
-		var temporary := path + ".new"
-		if secret:
-			var empty := Platform.open(temporary, FileAccess.WRITE)
-			if empty == null:
-				return false
-			empty.close()
-			_run("chmod", ["600", ProjectSettings.globalize_path(temporary)])
-		var file := Platform.open(temporary, FileAccess.WRITE)
+	# The file has the old bytes or the new ones, even if this process is killed.
+	static func write_whole(path: String, data: PackedByteArray) -> bool:
+		return _write_new(path, data) and _replace(path)
+
+	# The same, and the file has the new bytes also after a power cut, where `flush` waits for the disk. A secret's file is
+	# closed to other users before the secret is written. A coroutine.
+	static func keep(path: String, data: PackedByteArray, secret: bool = false) -> bool:
+		if secret and _write_new(path, PackedByteArray()):
+			_run("chmod", ["600", ProjectSettings.globalize_path(path + ".new")])
+		var written := _write_new(path, data)
+		await flushed([path + ".new"] if written else [])
+		written = written and _replace(path)
+		await flushed([path.get_base_dir()] if written else [])
+		return written
+
+	# Writes the bytes into a file beside that one.
+	static func _write_new(path: String, data: PackedByteArray) -> bool:
+		var file := Platform.open(path + ".new", FileAccess.WRITE)
 		if file == null:
 			return false
 		file.store_buffer(data)
 		file.close()
-		if size_of(temporary) != data.size():
-			remove(temporary)  # the disk is full, and this part must not keep it full
-			return false
-		if how != LOOSE:
-			flush(temporary)
-		if not Platform.rename(temporary, path):
-			if size_of(path) >= 0:
-				remove(temporary)  # without the old file, `read` finds this one at the next start
-			return false
-		if how == KEPT:
-			flush(path.get_base_dir())
-		return true
+		if size_of(path + ".new") == data.size():
+			return true
+		remove(path + ".new")  # the disk is full, and this part must not keep it full
+		return false
+
+	static func _replace(path: String) -> bool:
+		var done := Platform.rename(path + ".new", path)
+		if not done and size_of(path) >= 0:
+			remove(path + ".new")  # without the old file, `read` finds this one at the next start
+		return done
 
 	# null if the file is missing. On a system that cannot rename over a file in one step, `<path>.new` may have the bytes.
 	static func read(path: String) -> Variant:
@@ -1081,11 +1081,22 @@ class Disk:
 		return Platform.remove(path) if Platform.has_file(path) else true
 
 	# True once the files are on the disk, also after a power cut; true, too, on a system without a command for that.
-	static func flush(path: String, others: Array = []) -> bool:
-		var paths := []
-		for each: String in [path] + others:
-			paths.append(ProjectSettings.globalize_path(each))
-		return not flushes() or _run("sync", paths)
+	static func flush(paths: Array) -> bool:
+		var names := []
+		for path: String in paths:
+			names.append(ProjectSettings.globalize_path(path))
+		return not flushes() or _run("sync", names)
+
+	# The same in a thread: the frames of the game go on. A coroutine; its callers keep their object meanwhile.
+	static func flushed(paths: Array) -> bool:
+		await Platform.frame()
+		if paths.size() == 0 or not flushes():
+			return true
+		var flush := Flush.new(paths)
+		while not flush.over:
+			await Platform.frame()
+		flush.join()
+		return flush.done
 
 	# True if `flush` waits for the disk here.
 	static func flushes() -> bool:
@@ -1112,7 +1123,7 @@ class Flush:
 			_run()
 
 	func _run(_nothing: Variant = null) -> void:
-		done = Disk.flush(_paths.pop_front(), _paths)
+		done = Disk.flush(_paths)
 		over = true
 
 	# Waits for the end.
@@ -1225,14 +1236,15 @@ class CredentialFile:
 				return kept
 		return null
 
+	# A coroutine.
 	func write(credential: Credential) -> bool:
+		var _me := self
 		Disk.private_folder(folder)
-		return Disk.write_whole(path, credential.to_json().to_ascii_buffer(), Disk.KEPT, true)
+		return await Disk.keep(path, credential.to_json().to_ascii_buffer(), true)
 
 	func delete() -> void:
 		Disk.remove(path + ".new")
 		Disk.remove(path)
-		Disk.flush(folder)
 
 
 # Waits until no other process changes the credential, at most 60 s. The server accepts a second refresh with the same
@@ -1920,9 +1932,7 @@ func sign_out(scope: String = "this") -> Result:
 		return Result.failed(_unreachable(NO_ANSWER))
 	var kept := _file.read()
 	if scope != "others":
-		_file.delete()
-		_held = null
-		_root_client()._sign_outs += 1
+		await _delete_kept()
 	claim.drop()
 	if kept == null:
 		return Result.ok(true)
@@ -1934,10 +1944,20 @@ func sign_out(scope: String = "this") -> Result:
 func _drop(session_id: String) -> void:
 	var claim := await _claimed()
 	var kept := _file.read()
-	if kept != null and kept.session_id == session_id:
-		_file.delete()
 	_held = null
+	if kept != null and kept.session_id == session_id and not is_closed():
+		await _delete_kept()
 	claim.drop()
+
+
+# Call it with the claim. The credential is gone at once, and after the wait also after a power cut.
+func _delete_kept() -> void:
+	var _me := self
+	_file.delete()
+	_held = null
+	_root_client()._held = null
+	_root_client()._sign_outs += 1
+	await Disk.flushed([folder])
 
 
 func _send_logout(kept: Credential, scope: String = "this") -> Result:
@@ -1964,6 +1984,7 @@ func set_name(name: Variant) -> Result:
 
 # Stores the name of the answer's player with the credential, from where a Sync has it; Result of the answer.
 func _noted(answer: Result) -> Result:
+	var _me := self
 	await Platform.frame()
 	var found := Tools.member(answer.value, "player", "object") if answer.error == null else answer
 	if found.error:
@@ -1975,7 +1996,7 @@ func _noted(answer: Result) -> Result:
 	var kept := _file.read()
 	if kept and kept.player_id == found.value.get("id") and kept.player_name != name and not is_closed():
 		kept.player_name = name
-		if _file.write(kept):  # else the next start tries again
+		if await _file.write(kept):  # else the next start tries again
 			_held = kept
 	claim.drop()
 	return answer
@@ -2069,6 +2090,7 @@ func export_saves(path: String) -> Result:
 		error = answer.error if error == null else error
 		if error == null:
 			error = arriving.wrong()
+		await Disk.flushed([arriving.path] if error == null else [])
 		if error == null and Platform.rename(arriving.path, path):
 			break
 		error = arriving.full() if error == null else error
@@ -2138,7 +2160,6 @@ class Arriving:
 		if _digest != Marshalls.raw_to_base64(_context.finish()):
 			size = 0
 			return _damaged()
-		Disk.flush(path)
 		return null
 
 	static func _damaged() -> GamedError:
@@ -2488,18 +2509,16 @@ func _renewable(error: GamedError, used: Credential) -> bool:
 	var claim := await _claimed()
 	var kept := _file.read()
 	var replaced := kept != null and kept.session_id != used.session_id
-	if not replaced:
-		_forget(error.code)
-	elif kept.player_id == used.player_id:  # else `_live` finds that another player has signed in
+	if not replaced and not is_closed():
+		await _forget(error.code)
+	elif replaced and kept.player_id == used.player_id:  # else `_live` finds that another player has signed in
 		_held = kept
 	claim.drop()
 	return replaced
 
 
 func _forget(code: String) -> void:
-	_file.delete()
-	_held = null
-	_root_client()._held = null
+	await _delete_kept()
 	if not _is_ensuring():  # `ensure_signed_in` signs in again itself
 		_root_client().session_ended.emit(code)
 
@@ -2529,18 +2548,20 @@ func _usable(held: Credential, stale: Variant) -> Result:
 
 # Call it with the claim. It can be repeated: until the new pair is used, the server answers the old one with it again.
 func _refresh(kept: Credential) -> Result:
+	var _me := self
 	var body := {"refresh_credential": kept.refresh_credential}
 	var answer := await _request("POST", "/auth/session/refresh", {"json": body})
 	if answer.error:
 		if answer.error.code in FORGET:
-			_forget(answer.error.code)
+			await _forget(answer.error.code)
 		return answer
 	var renewed := Credential.of(kept.to_json())
 	var value: Result = answer.value.json()
 	var paired: Result = _pair(renewed, value.value) if value.error == null else value
 	if paired.error:
 		return paired
-	if not _file.write(renewed):  # before its first use
+	var written := await _file.write(renewed)  # before its first use
+	if not written:
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
 	_held = renewed
 	return Result.ok(renewed)
@@ -2559,6 +2580,7 @@ func _pair(made: Credential, answer: Dictionary) -> Result:
 
 ## Result of the Credential of a finished sign-in; it is on disk before it is used.
 func keep(complete: Dictionary) -> Result:
+	var _me := self
 	await Platform.frame()
 	var fresh := Credential.new()
 	fresh.origin = origin.text()
@@ -2577,7 +2599,7 @@ func keep(complete: Dictionary) -> Result:
 	if _cancellation.cancelled:
 		return Result.failed(_unreachable(NO_ANSWER))
 	var before := _file.read()
-	var written := _file.write(fresh)
+	var written := await _file.write(fresh)
 	claim.drop()
 	if not written:
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")

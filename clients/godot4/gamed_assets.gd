@@ -365,7 +365,7 @@ func _download(channel: String, verify: bool) -> Result:
 		if error:
 			return Result.failed(error)
 	count(0, 0, "finishing")
-	return _finish(manifest)
+	return await _finish(manifest)
 
 
 # Gets the manifest once, so that all files are of one release, whatever is published meanwhile.
@@ -480,7 +480,7 @@ func _arrive(part: Part) -> GamedError:
 			return error
 		await _client._pause(seconds)
 		attempt += 1
-	Disk.flush(part.path)
+	await Disk.flushed([part.path])
 	return null
 
 
@@ -508,7 +508,7 @@ func _copied(source: String, target: String, file: Dictionary) -> bool:
 	if digest != file["sha256"] or Disk.size_of(temporary) != file["size"]:
 		Disk.remove(temporary)
 		return false
-	Disk.flush(temporary)
+	await Disk.flushed([temporary])
 	Platform.make_folders(target.get_base_dir())
 	return Platform.rename(temporary, target)
 
@@ -540,10 +540,13 @@ func _hash_of(path: String, into: String = "") -> String:
 # Makes a whole release the one to load.
 func _finish(manifest: Dictionary) -> Result:
 	var release: Variant = manifest["release"]
-	Disk.flush("%s/releases/%s" % [folder, release])
-	if _kept(release) == null and not Disk.write_whole("%s/releases/%s.json" % [folder, release], manifest["raw"]):
-		return Result.failed(Part.full())
-	if _pointer() != release and not Disk.write_whole(folder + "/current", (release + "\n").to_ascii_buffer()):
+	await Disk.flushed(["%s/releases/%s" % [folder, release]])
+	var written := _kept(release) != null
+	if not written:
+		written = await Disk.keep("%s/releases/%s.json" % [folder, release], manifest["raw"])
+	if written and _pointer() != release:
+		written = await Disk.keep(folder + "/current", (release + "\n").to_ascii_buffer())
+	if not written:
 		return Result.failed(Part.full())
 	_remove_others(release)
 	return Result.ok(manifest)

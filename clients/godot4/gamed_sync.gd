@@ -17,7 +17,8 @@
 ## the player has not seen is never replaced. No decision uses a clock. docs/developers/offline.md has the rules.
 ##
 ## Functions that ask the server (send, run, theirs, base, keep_theirs), ready, flush, other_players and adopt are
-## coroutines; all others return at once. Those that write a save do not wait for the disk; `close` does.
+## coroutines; all others return at once. None waits for the disk but `close`, and `new` if it adopts saves from before
+## the sign-in.
 ## One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 class_name GamedSync
 extends RefCounted
@@ -27,8 +28,8 @@ signal problem_changed(problem: Client.GamedError)  ## GamedError or null: for a
 signal trouble_changed(problem: Client.GamedError)  ## @deprecated: The older name of [signal problem_changed].
 
 const Client = preload("gamed.gd")
-const GamedError = Client.GamedError
 @warning_ignore("shadowed_global_identifier") const GamedClient = Client  ## @deprecated: The older name of Client.
+const GamedError = Client.GamedError
 const Result = Client.Result
 const Tools = Client.Tools
 const Disk = Client.Disk
@@ -40,6 +41,7 @@ const UNOWNED = "not.signed.in"  ## the folder of saves before the first sign-in
 const WAIT_SECONDS = 25  ## the server holds a request for changes this long, at most
 const AGAIN_SECONDS = 300.0  ## a refused write is tried again after this, unless the server names a time
 const PAGE_VERSIONS = 32  ## the server limits the rate of larger requests
+const MOST_DAMAGED = 4  ## a player's folder keeps what so many power cuts have torn
 const STEPS = 4  ## one round sends a slot this often, at most, if the game keeps changing it
 
 const UNKNOWN = "unknown"
@@ -64,8 +66,9 @@ const HALTING = [
 ]
 
 var player_id: String = ""  ## The player whose saves these are; empty before the first sign-in.
-## The error of the last `send`; null if it succeeded. Right after `new`: SignInRequired, InUse or LocalDamaged, see
-## `is_open`.
+## The error of the last `send`, or of this device's disk, also while nothing is sent; null if both are well. Right
+## after `new`: SignInRequired, InUse or LocalDamaged, see `is_open`; while that is true, the code state_damaged says
+## that a power cut has damaged the newest save, and the one before it is used.
 var problem: GamedError = null
 var flaw: GamedError = null  ## @deprecated: Ask [method is_open]; it works until 1.0.
 var trouble: GamedError = null  ## @deprecated: The older name of [member problem]; it works until 1.0.
@@ -74,8 +77,11 @@ var _client: Client
 var _unusable: GamedError = null  # every call fails with it
 var _place: String = ""
 var _store: Store = null
-var _records: Dictionary = {}
+var _records: Dictionary = {}  # those of `_store`, which changes them
 var _cursor: Variant = null
+var _kept_cursor: Variant = null  # the one on this device; an error of the disk holds it back
+var _round_error: GamedError = null  # that of the last round
+var _disk_error: GamedError = null  # that of the last flush
 var _whole: Variant = null  # {"cursor", "expired", "listed", "compared"} while the pages of a whole list arrive
 var _problems: Dictionary = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
 var _copy_problems: Dictionary = {}  # the same for each slot's unsent copy: they delay neither writes nor downloads
@@ -98,7 +104,8 @@ var _tried_round: int = 0  # `_round` when the last round began: its error is no
 func _init(client: Client, folder: String = "") -> void:
 	_client = client
 	_unusable = client.problem if client.problem else _opened(folder)
-	problem = _unusable
+	problem = _unusable if _unusable else _store.torn
+	trouble = problem
 	flaw = _unusable
 
 
@@ -135,6 +142,7 @@ func _use(id: String) -> GamedError:
 	_store = store
 	_records = read.value
 	_cursor = store.cursor()
+	_kept_cursor = _cursor
 	return null
 
 
@@ -150,39 +158,28 @@ func _adopt_left() -> GamedError:
 	if left.open():
 		return null
 	var read := left.records()
-	var error := read.error if read.error else _adopt(left, read.value)
+	var done := read if read.error else _adopted(left, read.value)
+	if done.error == null and done.value.size() > 0 and _store.settle() == null:
+		left.forget_all(done.value)
 	left.close()
-	if error:
+	if done.error:
 		_store.close()
-	return error
+	return done.error
 
 
-# Takes over the saves of `left`; one whose slot has something pending waits there for the next start. GamedError or
-# null.
-func _adopt(left: Store, records: Dictionary) -> GamedError:
-	var saves := {}
-	for slot: String in records:
-		saves[slot] = records[slot]["local"]
-	var done := _adopted(left, saves)
-	if done.error or done.value.size() == 0 or _store.settle():
-		return done.error  # what is not on the disk yet stays in both folders, and the next start compares them
-	for slot: String in done.value:
-		left.forget(slot)
-	return null
-
-
-# Result of the slots of `left` that were adopted: not those with something pending here or with a damaged file.
-func _adopted(left: Store, saves: Dictionary) -> Result:
+# Takes over the saves of `left`: Result of their slots, which `left` forgets once the disk has them here. What is in
+# both folders is compared at the next start. Left out is a slot with something pending here, and a damaged file.
+func _adopted(left: Store, records: Dictionary) -> Result:
 	var done := []
-	for slot: String in saves:
+	for slot: String in records:
 		var mine := _record(slot)
-		var local: Variant = saves[slot]
+		var local: Variant = records[slot]["local"]
 		if local and not Record.same(mine["local"], local):
 			var data: Variant = left.load_body(slot, local["sha256"])
 			if data == null or not Record.is_idle(mine):
 				continue
 			if _store.add(slot, data) == null:
-				return Result.wrong("local_disk", "This device cannot keep saves.")
+				return _cannot_keep()
 			var kept := _keep(Record.adopted(mine, local))
 			if kept.error:
 				return kept
@@ -192,16 +189,22 @@ func _adopted(left: Store, saves: Dictionary) -> Result:
 
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
 func _own() -> GamedError:
+	await Platform.frame()
 	var credential := _client.credential()
 	if credential == null:
 		return _signed_out()
 	var left := _store
 	var records := _records
 	var error := _use(credential.player_id)
-	if error == null:
-		error = _adopt(left, records)
-		left.close()
-	return error
+	if error:
+		return error
+	var done := _adopted(left, records)
+	if done.error == null and done.value.size() > 0:
+		var flushed := await _until_firm()
+		if flushed.error == null:
+			left.forget_all(done.value)
+	left.close()
+	return done.error
 
 
 ## Lets another process have the folder. What is pending stays pending.
@@ -210,6 +213,7 @@ func close() -> void:
 	stop()
 	if _store:
 		_store.close()
+		_hear_disk()
 
 
 # --- What is known of a slot: pure, every change makes a new record ---------------------------------------------------
@@ -522,13 +526,17 @@ class Record:
 # A folder of one player at one server: `cursor`, a claim, and for each slot a folder with records and bodies. Only this
 # user can read the files. Bodies are written before the record that names them. `record` is on the disk; each change
 # writes one more, `record-<number>`, and a flush makes it the `record` once it is on the disk, too. So a killed game
-# loses nothing, after a power cut one of them is whole, and no frame waits for the disk.
+# loses nothing, after a power cut one of them is whole, and no frame waits for the disk. What a power cut has torn is
+# kept in `damaged/<number>`.
 class Store:
 	extends RefCounted
 
 	var folder: String = ""
-	var error: GamedError = null  # that of the last flush
+	var error: GamedError = null  # that of the last flush; the same until one succeeds
+	var ended: int = 0  # number of flushes that have ended
+	var torn: GamedError = null  # what a power cut has damaged
 	var _claim: Client.Claim = null
+	var _records: Dictionary = {}  # {slot: the newest record}
 	var _live: Dictionary = {}  # {slot: {number of each record that is kept: the hashes that it names}}
 	var _newest: Dictionary = {}  # {slot: number}
 	var _firm: Dictionary = {}  # {slot: number} of the record on the disk
@@ -548,35 +556,37 @@ class Store:
 			return GamedError.new("in_use", "This game is running already, with the same saves.")
 		return null
 
-	func close() -> void:
+	# Waits for the disk; without `firmly` it leaves that to the next process that opens the folder.
+	func close(firmly: bool = true) -> void:
 		if _claim:
-			hurry()
-			settle()
+			if firmly:
+				hurry()
+				settle()
 			_claim.drop()
 		_claim = null
 
-	# Result of {slot: record}.
+	# Result of {slot: record}, which `keep` changes.
 	func records() -> Result:
-		var found := {}
 		var file := Platform.open("/proc/sys/kernel/random/boot_id", FileAccess.READ) if Disk.flushes() else null
 		var boot := file.get_line() if file else ""
 		var data: Variant = Disk.read(folder + "/boot")
 		var last: String = data.get_string_from_utf8() if data != null else ""
 		for slot: String in Platform.names(folder + "/slots"):
-			var read := _newest_of(slot, not last in ["", boot])
+			var read := _newest_of(slot, boot != last)
 			if read.error:
 				return read
 			if read.value == null:
 				continue
-			found[slot] = read.value if last in ["", boot] else Record.unsure(read.value)
-			if not Tools.same_json(found[slot], read.value):
-				var failed := keep(found[slot], false)
+			_records[slot] = read.value
+			var sure: Dictionary = read.value if boot == last else Record.unsure(read.value)
+			if not Tools.same_json(sure, read.value):
+				var failed := keep(sure, false)
 				if failed:
 					return Result.failed(failed)
 			_tidy(slot)
 		if boot != last:  # the machine has started again since, see `unsure`
-			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer(), Disk.WHOLE)
-		return Result.ok(found)
+			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer())  # lost in a power cut: again another one
+		return Result.ok(_records)
 
 	# Result of the newest record of a slot that is whole, or of null: the first write to it did not get that far.
 	# A restart of the machine may have been a power cut, which tears what is not on the disk; a kill does not.
@@ -609,9 +619,29 @@ class Store:
 		if newest == null:
 			var words := "%s cannot be read; the files beside it are untouched."
 			return Result.wrong("state_damaged", words % (_of(slot) + "/record"))
-		if _firm.get(slot) != _newest[slot]:
+		if not is_firm(slot):
 			_due[slot] = _newest[slot]
+		if numbers[0] != _newest[slot]:
+			_set_aside(slot)
 		return Result.ok(newest)
+
+	# Keeps a torn record with its bytes in `damaged/<number>`, and deletes the oldest of more than MOST_DAMAGED.
+	func _set_aside(slot: String) -> void:
+		var numbers := []
+		for name: String in Platform.names(folder + "/damaged"):
+			numbers.append(int(name))
+		numbers.sort()
+		var to := "%s/damaged/%d" % [folder, numbers[-1] + 1 if numbers.size() > 0 else 1]
+		Platform.make_folders(to)
+		_tidy(slot, to)
+		while numbers.size() >= MOST_DAMAGED:
+			var oldest := "%s/damaged/%d" % [folder, numbers.pop_front()]
+			for name: String in Platform.names(oldest):
+				Disk.remove(oldest + "/" + name)
+			Platform.remove(oldest)
+		var words := "A power cut has damaged the newest save of %s. The save before it is used; the damaged files are in %s."
+		torn = GamedError.new("state_damaged", words % [slot, to])
+		push_warning(torn.detail)
 
 	# True if the bytes are here that only this device may have.
 	func _has_bytes(record: Dictionary) -> bool:
@@ -630,8 +660,9 @@ class Store:
 		var number: int = _newest.get(slot, 0) + 1
 		var data := Tools.ascii_json(Record.with(record, {"format": FORMAT})).to_ascii_buffer()
 		var path := _of(slot) + ("/record-%d" % number if Disk.flushes() else "/record")
-		if not _has_folder(slot) or not Disk.write_whole(path, data, Disk.LOOSE):
+		if not _has_folder(slot) or not Disk.write_whole(path, data):
 			return GamedError.new("local_disk", "This device cannot keep saves.")
+		_records[slot] = record
 		if not _live.has(slot):
 			_live[slot] = {}
 		_live[slot][number] = Record.bodies(record)
@@ -651,13 +682,19 @@ class Store:
 			var flown := _flying
 			_flying = {}
 			_flush = null
+			ended += 1
 			for slot: String in flown:
 				if done and Platform.rename("%s/record-%d" % [_of(slot), flown[slot]], _of(slot) + "/record"):
 					_firm[slot] = flown[slot]
 				else:
 					done = false
 				_tidy(slot)
-			error = null if done else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
+			_note_end(done, flown)
+		if error and _flush == null and _due.size() > 0:
+			hurry()
+		for slot: String in _due.keys():
+			if is_firm(slot):  # the flush that has just ended had it already
+				_due.erase(slot)
 		if _flush == null and _due.size() > 0:
 			var paths := []
 			for slot: String in _due:
@@ -670,23 +707,35 @@ class Store:
 			_flush = Client.Flush.new(paths)
 		return _flush != null
 
-	# {slot: number} of the records that have to come to the disk.
-	func due() -> Dictionary:
-		return Record.with(_flying, _due)
+	# After an error the system takes the bytes that it has lost for written, so that the next flush would succeed without
+	# them: they are written anew now, while its memory still has them.
+	func _note_end(done: bool, flown: Dictionary) -> void:
+		if done:
+			error = null
+			return
+		error = error if error else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
+		for slot: String in flown:
+			if not _records.has(slot) or is_firm(slot):
+				continue
+			for digest: String in Record.bodies(_records[slot]):
+				var data: Variant = load_body(slot, digest)
+				if data != null and not digest in _live[slot].get(_firm.get(slot), []):
+					Disk.write_whole("%s/%s" % [_of(slot), digest], data)
+			keep(_records[slot], false)
 
-	# Makes that all of the newest ones.
+	# The value of `ended` once all that has to come to the disk now has been tried.
+	func wanted() -> int:
+		return ended + (1 if _flush else 0) + (1 if _due.size() > 0 else 0)
+
+	# Makes all of the newest ones due.
 	func hurry() -> void:
-		error = null
 		for slot: String in _newest:
-			if _firm.get(slot) != _newest[slot]:
+			if not is_firm(slot):
 				_due[slot] = _newest[slot]
 
-	# True once the disk has these records or newer ones, or if it cannot be made to.
-	func is_firm(numbers: Dictionary) -> bool:
-		for slot: String in numbers:
-			if _firm.get(slot, -1) < numbers[slot] and _newest.has(slot) and error == null:
-				return false
-		return true
+	# True if the disk has the newest record.
+	func is_firm(slot: String) -> bool:
+		return _firm.get(slot) == _newest.get(slot)
 
 	# Waits for the disk, on this thread; GamedError or null.
 	func settle() -> GamedError:
@@ -694,8 +743,9 @@ class Store:
 			_flush.join()
 		return error
 
-	# Deletes what neither the newest record, nor the one on the disk, nor the one on its way there names.
-	func _tidy(slot: String) -> void:
+	# Deletes what neither the newest record, nor the one on the disk, nor the one on its way there names; or moves it
+	# into the folder `to`.
+	func _tidy(slot: String, to: String = "") -> void:
 		var needed := []
 		for number: int in _live[slot].keys():
 			if number in [_newest[slot], _firm.get(slot), _flying.get(slot)]:
@@ -703,14 +753,14 @@ class Store:
 			else:
 				_live[slot].erase(number)
 		for name: String in Platform.names(_of(slot)):
-			if not name in needed:
+			if not name in needed and not (to != "" and Platform.rename(_of(slot) + "/" + name, "%s/%s" % [to, name])):
 				Disk.remove(_of(slot) + "/" + name)
 
 	# The hash, or null when this device cannot keep the bytes.
 	func add(slot: String, data: PackedByteArray) -> Variant:
 		var digest := Tools.sha256(data)
 		if load_body(slot, digest) == null:
-			if not _has_folder(slot) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.LOOSE):
+			if not _has_folder(slot) or not Disk.write_whole(_of(slot) + "/" + digest, data):
 				return null
 		return digest
 
@@ -720,8 +770,12 @@ class Store:
 		names.reverse()
 		for name: String in names:
 			Disk.remove(_of(slot) + "/" + name)
-		for each: Dictionary in [_live, _newest, _firm, _due, _flying]:
+		for each: Dictionary in [_records, _live, _newest, _firm, _due, _flying]:
 			each.erase(slot)
+
+	func forget_all(slots: Array) -> void:
+		for slot: String in slots:
+			forget(slot)
 
 	# null if the file is missing or damaged.
 	func load_body(slot: String, digest: String) -> Variant:
@@ -753,7 +807,7 @@ class Store:
 		return Disk.write_whole(folder + "/player", Tools.ascii_json(about).to_ascii_buffer())
 
 	func keep_cursor(cursor: String) -> bool:
-		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer(), Disk.LOOSE)
+		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer())
 
 	# Makes the folder of a slot; the one above it is private.
 	func _has_folder(slot: String) -> bool:
@@ -859,14 +913,14 @@ func ready(within: float = 5.0) -> bool:
 func _needs_no_wait() -> bool:
 	if _succeeded or _closed or _unusable:
 		return true
-	if problem == null or (_ends(problem) and _tried_round != _round):
+	if _round_error == null or (_ends(_round_error) and _tried_round != _round):
 		return false  # a later `run` tries to overcome that
-	return _cursor != null or _ends(problem)
+	return _cursor != null or _ends(_round_error)
 
 
 # True if the last round failed only because a save of another device does not fit on this disk: new writes are sent.
 func _lacks_space() -> bool:
-	if problem == null or problem.code != "local_disk":
+	if _round_error == null or _round_error.code != "local_disk":
 		return false
 	for noted: Dictionary in _problems.values():
 		if noted["error"].code == "local_disk":
@@ -913,7 +967,7 @@ func flush() -> Result:
 		await Platform.frame()
 		return Result.failed(_shut())
 	_store.hurry()
-	return await _until_firm(_store)
+	return await _until_firm()
 
 
 ## Deletes the version that the game last read or wrote; the server can restore it for a while. If another device has
@@ -942,12 +996,16 @@ func slots() -> Array:
 ## state: unknown: the first list has not come; in_step; waiting: something is to be brought up or down; newer: `read`
 ## gives what came from elsewhere; conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes
 ## are kept here.
+## problem: local_disk, too, in any state, if the disk does not have the save although it is kept for now.
 ## size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
 ## that lost a conflict, of any device: restore or dismiss them.
 func status(slot: String) -> Dictionary:
 	var record := _record(slot)
 	var noted: Variant = _problems.get(slot)
 	var visible: Variant = noted if noted else _copy_problems.get(slot)
+	var error: GamedError = visible["error"] if visible else null
+	if error == null and _disk_error and not _store.is_firm(slot):
+		error = _disk_error
 	var held: Variant = _seen(record)["local"]
 	return {
 		"slot": slot,
@@ -956,7 +1014,7 @@ func status(slot: String) -> Dictionary:
 		"meta": held["meta"] if held else {},
 		"modified": held["modified"] if held else "",
 		"copies": record["remote"]["conflicts"] if record["remote"] else [],
-		"problem": visible["error"] if visible else null,
+		"problem": error,
 	}
 
 
@@ -1003,7 +1061,7 @@ func other_players() -> Result:
 			newest = each["modified"] if each["modified"] > newest else newest
 		if listed.size() > 0:
 			found.append({"player_id": id, "name": left.about()["name"], "modified": newest, "saves": listed})
-		left.close()
+		left.close(false)
 		await Platform.frame()
 	return Result.ok(found)
 
@@ -1036,7 +1094,7 @@ func adopt(id: String, slots: Variant = null) -> Result:
 		if copied.value:
 			done.append(slot)
 		await Platform.frame()
-	left.close()
+	left.close(false)
 	_bell = true
 	return Result.failed(error) if error else Result.ok(done)
 
@@ -1049,7 +1107,7 @@ func _offer(left: Store, slot: String, local: Dictionary) -> Result:
 	if data == null:
 		return Result.ok(false)
 	if _store.add(slot, data) == null:
-		return Result.wrong("local_disk", "This device cannot keep saves.")
+		return _cannot_keep()
 	var kept := _keep(Record.with(_record(slot), {"offered": local}))
 	return kept if kept.error else Result.ok(true)
 
@@ -1216,7 +1274,7 @@ func _local(slot: String, data: Variant, meta: Variant, content_type: String) ->
 	if not plain is Dictionary:
 		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
 	if digest == null:
-		return Result.wrong("local_disk", "This device cannot keep saves.")
+		return _cannot_keep()
 	return Result.ok({
 		"sha256": digest,
 		"size": bytes.size(),
@@ -1251,12 +1309,11 @@ func _keep(record: Dictionary, firm: bool = true) -> Result:
 	if _shut():
 		return Result.failed(_shut())
 	if not Tools.same_json(record, _record(record["slot"])):
+		var offered: Variant = _record(record["slot"])["offered"]
 		var error := _store.keep(record, firm)
 		if error:
 			return Result.failed(error)
 		_flush_all()
-		var offered: Variant = _record(record["slot"])["offered"]
-		_records[record["slot"]] = record
 		if offered and not record["offered"]:
 			_note_adopted("%s/%s" % [record["slot"], offered["sha256"]])
 	return Result.ok(record)
@@ -1270,19 +1327,42 @@ func _flush_all() -> void:
 	_flushing = true
 	await Platform.frame()  # what the game writes in one frame is one flush
 	while _store.is_flushing():
+		_hear_disk()
 		await Platform.frame()
 	_flushing = false
+	_hear_disk()
 
 
-# Waits until what has to come to the disk now is there; Result.
-func _until_firm(store: Store) -> Result:
+# Lets the game hear that the disk has failed, or works again, and wakes `run`, which sends what only this device has.
+func _hear_disk() -> void:
+	if _disk_error != _store.error:
+		_disk_error = _store.error
+		_bell = true
+		_show_problem()
+
+
+# `problem` is the disk's error, unless the last round has ended with one that ends `run`.
+func _show_problem() -> void:
+	var ends := _round_error != null and _ends(_round_error)
+	var shown := _disk_error if _disk_error and not ends else _round_error
+	if problem != shown:
+		problem = shown
+		trouble = shown
+		problem_changed.emit(shown)
+		trouble_changed.emit(shown)
+
+
+# Waits until what has to come to the disk now is there; Result. What has failed before is tried again.
+func _until_firm() -> Result:
 	var _me := self
-	var due := store.due()
+	if _store.error:
+		_store.hurry()
+	var wanted := _store.wanted()
 	_flush_all()
 	await Platform.frame()
-	while _flushing and not store.is_firm(due):
+	while _flushing and _store.ended < wanted:
 		await Platform.frame()
-	return Result.failed(store.error) if store.error else Result.ok()
+	return Result.failed(_store.error) if _store.error else Result.ok()
 
 
 # Leaves a save out of `other_players` from now on: the game has read it, or the server has it. It is only listed again
@@ -1292,6 +1372,10 @@ func _note_adopted(save: String) -> void:
 	if not save in about["adopted"]:
 		about["adopted"].append(save)
 		_store.keep_about(about)
+
+
+static func _cannot_keep() -> Result:
+	return Result.wrong("local_disk", "This device cannot keep saves.")
 
 
 func _is_closed() -> GamedError:
@@ -1308,10 +1392,12 @@ func _known() -> Array:
 
 
 ## Asks for changes, sends pending writes, fetches newer versions. Result of a list of statuses of changed slots. Its
-## error concerns the server or the player (Unreachable, SignInRequired, ...); one of a single slot is in its status. A
-## failure, or the end of the process, loses nothing: call it again.
+## error concerns the server, the player (Unreachable, SignInRequired, ...) or this device's disk (LocalDamaged; the
+## server has got the writes all the same); one of a single slot is in its status. A failure, or the end of the process,
+## loses nothing: call it again.
 func send() -> Result:
 	var error := await _tried()
+	error = error if error else _disk_error
 	return Result.failed(error) if error else Result.ok(_news())
 
 
@@ -1375,17 +1461,14 @@ func _tried() -> GamedError:
 		return _shut()
 	_sending = true
 	var began := _round
-	var unowned := _own() if player_id == "" else null
+	var unowned: GamedError = await _own() if player_id == "" else null
 	var result := Result.failed(unowned) if unowned else await _send_round()
 	_sending = false
 	_tried_round = began
 	_succeeded = _succeeded or result.error == null
-	if problem != result.error:
-		problem = result.error
-		trouble = problem
-		problem_changed.emit(problem)
-		trouble_changed.emit(problem)
-	return problem
+	_round_error = result.error
+	_show_problem()
+	return _round_error
 
 
 func _send_round() -> Result:
@@ -1439,7 +1522,7 @@ func _send_all(client: Client) -> Result:
 
 
 func _until_due() -> float:
-	var due := Time.get_ticks_msec() + 1000000000
+	var due := Time.get_ticks_msec() + (AGAIN_SECONDS * 1000 if _disk_error else 1000000000.0)
 	for noted: Dictionary in _problems.values() + _copy_problems.values():
 		due = min(due, noted["due"])
 	return max(0, due - Time.get_ticks_msec()) / 1000.0
@@ -1553,11 +1636,12 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 		var kept := _keep(Record.heard(_record(slot), there, there == null))
 		if kept.error:
 			return kept
-	var flushed := await _until_firm(_store)
-	if page["cursor"] != _cursor:
-		if _closed or (flushed.error == null and not _store.keep_cursor(page["cursor"])):
-			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
-		_cursor = page["cursor"]
+	var flushed := await _until_firm()
+	if page["cursor"] != _kept_cursor and flushed.error == null:
+		if _closed or not _store.keep_cursor(page["cursor"]):
+			return Result.failed(_is_closed()) if _closed else _cannot_keep()
+		_kept_cursor = page["cursor"]
+	_cursor = page["cursor"]
 	_whole = null
 	return Result.ok(page["more"])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.conformance.tests.helpers import ConformanceCase, World, lender
+from clients.godot3.tests.cancelling import played
 from tests.support.folders import unused_path
 
 from gamed_conformance.scenario_run import ScenarioRun  # isort: skip  (the helpers set its path)
@@ -21,6 +22,7 @@ PATH={path} "$(basename "$0")" "$@"
 echo end >> "{folder}/log"
 """
 SLOW_SECONDS = 4
+LIMIT_SECONDS = 20
 BEGIN: list[Mapping[str, Any]] = [
     {"player": "anna"},
     {"session": "first", "of": "anna"},
@@ -30,6 +32,11 @@ BEGIN: list[Mapping[str, Any]] = [
 ]
 WRITE: Mapping[str, Any] = {"do": "sync_write", "slot": "auto", "text": "level 1"}
 OPEN: list[Mapping[str, Any]] = [{"do": "open"}, {"do": "sync_open"}]
+READ: Mapping[str, Any] = {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}
+BROKEN: Mapping[str, Any] = {"kind": "LocalDamaged", "code": "local_disk"}
+HEARD: Mapping[str, Any] = {"until": "sync_trouble", "expect": {"code": "local_disk"}}
+FILES = {"big.pck": {"$repeat": ["0123456789abcdef", 25000]}}
+MOST_DAMAGED = 4
 
 
 class Flushing:
@@ -71,6 +78,29 @@ class Flushing:
     def records(self) -> list[Path]:
         return sorted(self.world.folder.glob("**/slots/auto/record*"))
 
+    def body(self, text: str) -> Path:
+        [found] = [path for path in self.world.folder.glob("**/slots/auto/*") if path.read_bytes() == text.encode()]
+        return found
+
+    def damaged(self) -> list[Path]:
+        """Return the folders with what power cuts have torn, the oldest first."""
+        return sorted(self.world.folder.glob("**/damaged/*"), key=lambda path: int(path.name))
+
+    def check_frames(self, doing: Mapping[str, Any], waits_for: str) -> None:
+        """While a command waits for the disk to have a file, the game reads its save in a frame."""
+        before = len(self.log()) if (self.programs / "log").exists() else 0
+        (self.programs / "slow").touch()
+        self.perform({"start": doing["do"], **{name: value for name, value in doing.items() if name != "do"}})
+        end = time.monotonic() + LIMIT_SECONDS
+        while not any(line.startswith("sync ") and waits_for in line for line in self.log()[before:]):
+            self.assertLess(time.monotonic(), end, self.log()[before:])
+            time.sleep(0.05)
+        began = time.monotonic()
+        self.perform(READ)
+        self.assertLess(time.monotonic() - began, SLOW_SECONDS / 2)
+        (self.programs / "slow").unlink()
+        self.perform({"finish": doing["do"]})
+
     def restart(self) -> None:
         """Let the client find that the machine has started again."""
         [boot] = self.world.folder.glob("**/boot")
@@ -82,11 +112,13 @@ class Flushing:
         (self.programs / "slow").touch()
         self.perform({"do": "sync_write", "slot": "auto", "text": "level 22"}, {"process": "kill"})
         (self.programs / "slow").unlink()
-        [body] = [path for path in self.world.folder.glob("**/slots/auto/*") if path.read_bytes() == b"level 22"]
+        body = self.body("level 22")
         body.write_bytes(b"")
         self.restart()
         for _ in range(2):
-            self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}, {"do": "close"})
+            self.perform(*OPEN, READ, {"do": "close"})
+        [aside] = self.damaged()
+        self.assertIn(body.name, [path.name for path in aside.iterdir()])
 
     def test_failed_rename(self) -> None:
         """A record that cannot take its place is an error of `flush`, and holds up no round."""
@@ -95,8 +127,7 @@ class Flushing:
         record.unlink()
         (record / "x").mkdir(parents=True)
         newer = {"do": "sync_write", "slot": "auto", "text": "level 2"}
-        error = {"kind": "LocalDamaged", "code": "local_disk"}
-        self.perform(newer, {"do": "sync_flush", "error": error}, {"do": "sync_pump"})
+        self.perform(newer, {"do": "sync_flush", "error": BROKEN}, {"do": "sync_pump", "error": BROKEN})
         self.perform({"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
 
     def test_broken_disk_at_the_start(self) -> None:
@@ -104,9 +135,12 @@ class Flushing:
         (self.programs / "broken").touch()
         begun, sign_in = [{"do": "open"}, {"do": "sync_open"}], BEGIN[:3]
         self.perform(*begun, WRITE, {"do": "close"}, *sign_in)
-        read = {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}}
         for _ in range(2):
-            self.perform({"do": "sync_open"}, read, {"do": "sync_pump"}, {"do": "close"}, {"do": "open"})
+            sent = {"do": "sync_pump", "error": BROKEN}
+            self.perform(
+                {"do": "sync_open"}, READ, sent, {"do": "sync_ready", "within": 9}, {"do": "close"}, {"do": "open"}
+            )
+            self.perform({"ask": "GET /game/saves/auto", "session": "${first}", "expect": {"text": "level 1"}})
 
     def test_one_process(self) -> None:
         """A save with all that follows, until the server has it and its list names it, starts one process."""
@@ -134,13 +168,105 @@ class Flushing:
         self.perform({"do": "sync_open"}, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 2"}})
 
     def test_broken_disk(self) -> None:
-        """An error of the disk is one of `flush`, which succeeds later; the game goes on."""
+        """An error of the disk after `write` is in `problem` and in the slot's status until a flush succeeds; the
+        game's saves are sent meanwhile."""
         (self.programs / "broken").touch()
-        error = {"kind": "LocalDamaged", "code": "local_disk"}
-        self.perform(*BEGIN, WRITE, {"do": "sync_flush", "error": error}, {"do": "sync_pump"})
-        self.perform({"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
+        status = {"do": "sync_status", "slot": "auto"}
+        self.perform(*BEGIN, WRITE, HEARD, {**status, "expect": {"state": "waiting", "problem": "local_disk"}})
+        self.perform({"do": "sync_flush", "error": BROKEN}, {"do": "sync_pump", "error": BROKEN})
+        self.perform({**status, "expect": {"state": "in_step", "problem": "local_disk"}})
+        self.perform({"ask": "GET /game/saves/auto", "session": "${first}", "expect": {"text": "level 1"}})
         (self.programs / "broken").unlink()
-        self.perform({"do": "sync_flush"})
+        self.perform({"do": "sync_flush"}, {"do": "sync_trouble", "expect": {"code": None}})
+        self.perform({**status, "expect": {"state": "in_step", "problem": None}}, {"do": "sync_pump"})
+
+    def test_hears(self) -> None:
+        """A game hears of the error by both signals, without a network, too."""
+        (self.programs / "broken").touch()
+        path = f"{self.programs}:{os.environ['PATH']}"
+        said = played(self.case, "hears.gd", PATH=path, GAMED_FOLDER=str(unused_path(self)))
+        heard = [line.partition(" ")[2].replace("<null>", "Null") for line in said if line.startswith("HEARS ")]
+        self.assertEqual(heard[0], "write Null")
+        self.assertEqual(sorted(heard[1:]), ["problem LocalDamaged", "status auto local_disk"])
+        self.assertEqual([line for line in said if "res://" in line], [])
+
+    def test_retry_at_close(self) -> None:
+        """After an error the bytes are written anew, and the end of the game brings them to the disk."""
+        self.perform(*BEGIN)
+        for name in ("broken", "slow"):
+            (self.programs / name).touch()
+        self.perform(WRITE)
+        first = self.body("level 1").stat().st_ino
+        self.perform(HEARD)
+        self.assertNotEqual(self.body("level 1").stat().st_ino, first)
+        for name in ("broken", "slow"):
+            (self.programs / name).unlink()
+        before = len(self.log())
+        self.perform({"do": "sync_close"})
+        retried = self.log()[before:]
+        self.assertRegex(retried[0], "^sync .*/slots/auto/record-")
+        self.assertEqual(retried[1:], ["end"])
+        self.assertEqual([path.name for path in self.records()], ["record"])
+
+    def test_cursor(self) -> None:
+        """The cursor on the disk waits for the saves before it; a round after the repair keeps it."""
+        self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "sync_flush"}, {"do": "sync_pump"})
+        [cursor] = self.world.folder.glob("**/cursor")
+        before = cursor.read_bytes()
+        (self.programs / "broken").touch()
+        self.perform({"do": "sync_write", "slot": "auto", "text": "level 2"})
+        for _ in range(3):
+            self.perform({"do": "sync_pump", "error": BROKEN})
+        self.assertEqual(cursor.read_bytes(), before)
+        (self.programs / "broken").unlink()
+        self.perform({"do": "sync_pump"})
+        self.assertNotEqual(cursor.read_bytes(), before)
+
+    def test_leftover_record(self) -> None:
+        """A record whose flush has failed does not stay beside a newer one, whose number `record` does not show."""
+        self.perform(*BEGIN)
+        for name in ("broken", "slow"):
+            (self.programs / name).touch()
+        self.perform(WRITE, {"sleep": 0.5}, {"do": "sync_write", "slot": "auto", "text": "level 2"}, HEARD)
+        [record] = self.records()
+        self.assertNotEqual(record.name, "record-1")
+        self.perform({"process": "kill"})
+        for name in ("broken", "slow"):
+            (self.programs / name).unlink()
+        self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 2"}})
+
+    def test_flush_under_way(self) -> None:
+        """A `flush` while the disk is at work waits for that alone."""
+        self.perform(*BEGIN)
+        (self.programs / "slow").touch()
+        before = self.started()
+        self.perform(WRITE, {"sleep": 0.5}, {"do": "sync_flush"}, {"do": "sync_trouble", "expect": {"code": None}})
+        self.assertEqual(self.started() - before, 1, self.log()[before:])
+
+    def test_dropped(self) -> None:
+        """Each wait of saves that the game has closed and dropped ends."""
+        self.perform(*BEGIN, {"do": "sync_open"})
+        (self.programs / "slow").touch()
+        self.perform(WRITE, {"start": "sync_flush"}, {"do": "sync_open"}, {"finish": "sync_flush"})
+        self.perform({"start": "sync_ready", "within": 60}, {"do": "sync_open"})
+        self.perform({"finish": "sync_ready", "expect": {"ready": True}})
+
+    def test_no_frame_waits_for_others(self) -> None:
+        """Nor does one wait for a refresh, a sign-out, an export or a download."""
+        self.perform(*BEGIN, WRITE, {"do": "sync_pump"}, {"do": "sync_flush"}, {"publish": FILES, "keep": "new"})
+        self.perform({"do": "clock", "shift": 100_000})
+        self.check_frames({"do": "whoami"}, ".json.new")
+        self.check_frames({"do": "export", "file": "${folder}/saves.zip"}, "saves.zip.new")
+        self.check_frames({"do": "download", "channel": "stable", "target": "${folder}/files"}, "/staging/")
+        self.check_frames({"do": "sign_out"}, "/places/")
+
+    def test_no_frame_waits_for_an_adoption(self) -> None:
+        """Nor does one wait while the saves from before the sign-in become the player's."""
+        self.perform(
+            *BEGIN[:2], {"do": "open"}, {"do": "sync_open"}, WRITE, {"do": "sync_flush"}, {"enter": "${first}"}
+        )
+        self.check_frames({"do": "sync_pump"}, "/slots/auto/record-1")
+        self.assertNotIn("not.signed.in", [path.parents[2].name for path in self.records()])
 
     def test_torn_record(self) -> None:
         """After a power cut a record that was not on the disk yet may be torn: the one before it counts."""
@@ -152,8 +278,17 @@ class Flushing:
         self.perform({"do": "open"}, {"do": "sync_open", "error": damaged})  # a kill does not tear a record
         self.assertEqual(self.records(), [older, newer])
         self.restart()
-        self.perform(*OPEN, {"do": "sync_read", "slot": "auto", "expect": {"text": "level 1"}})
-        self.perform({"do": "sync_pump"}, {"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
+        others = [newer.parents[2] / "damaged" / str(number) for number in range(7, 7 + MOST_DAMAGED)]
+        for other in others:
+            other.mkdir(parents=True)
+            (other / "record-1").touch()
+        torn = newer.read_bytes()
+        self.perform(*OPEN, {"do": "sync_trouble", "expect": {"code": "state_damaged"}}, READ, {"do": "sync_pump"})
+        self.perform({"do": "sync_status", "slot": "auto", "expect": {"state": "in_step"}})
+        self.perform({"do": "sync_trouble", "expect": {"code": None}})
+        *kept, last = self.damaged()
+        self.assertEqual(kept, others[1:])
+        self.assertEqual([(path.name, path.read_bytes()) for path in last.iterdir()], [(newer.name, torn)])
 
     def test_earlier_version(self) -> None:
         """After the end of the game the slot has one file `record`, as earlier versions of the client keep it."""

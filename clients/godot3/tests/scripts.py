@@ -10,7 +10,7 @@ from clients.conformance.tests.helpers import CLIENTS
 from clients.godot3 import generate
 
 SPECIMENS = CLIENTS / "godot4" / "tests" / "specimens"
-GAMES = ("ends.gd", "play.gd", "sign_in.gd")
+GAMES = ("ends.gd", "hears.gd", "play.gd", "sign_in.gd")
 """Games for both engines."""
 
 
