@@ -1080,6 +1080,12 @@ class Disk:
 	static func remove(path: String) -> bool:
 		return Platform.remove(path) if Platform.has_file(path) else true
 
+	# Removes a file, or a folder with all that is in it.
+	static func remove_all(path: String) -> void:
+		for name: String in Platform.names(path):
+			remove_all(path + "/" + name)
+		Platform.remove(path)
+
 	# True once the files are on the disk, also after a power cut; true, too, on a system without a command for that.
 	static func flush(paths: Array) -> bool:
 		var names := []
@@ -1954,7 +1960,6 @@ func _drop(session_id: String) -> void:
 func _delete_kept() -> void:
 	var _me := self
 	_file.delete()
-	_held = null
 	_root_client()._held = null
 	_root_client()._sign_outs += 1
 	await Disk.flushed([folder])
@@ -2086,10 +2091,7 @@ func export_saves(path: String) -> Result:
 		var how := {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
 		how["timeout"] = EXPORT_SECONDS
 		var answer := await _game("GET", "/game/export", how)
-		var error := arriving.close()
-		error = answer.error if error == null else error
-		if error == null:
-			error = arriving.wrong()
+		var error := arriving.ended(answer.error)
 		await Disk.flushed([arriving.path] if error == null else [])
 		if error == null and Platform.rename(arriving.path, path):
 			break
@@ -2148,19 +2150,16 @@ class Arriving:
 		size += bytes.size()
 		return null
 
-	# GamedError or null.
-	func close() -> GamedError:
-		if _file:
-			_file.close()
-		_file = null
-		return full() if size > 0 and Disk.size_of(path) < size else null
-
-	# GamedError, if the bytes are not those that the server hashed (`Repr-Digest`, RFC 9530); else null.
-	func wrong() -> GamedError:
-		if _digest != Marshalls.raw_to_base64(_context.finish()):
+	# Ends a try with this error or null: GamedError, also if the disk lacks bytes or they are not those that the server
+	# hashed (`Repr-Digest`, RFC 9530); else null.
+	func ended(error: GamedError) -> GamedError:
+		_file = null  # closes it
+		if size > 0 and Disk.size_of(path) < size:
+			return full()
+		if error == null and _digest != Marshalls.raw_to_base64(_context.finish()):
 			size = 0
 			return _damaged()
-		return null
+		return error
 
 	static func _damaged() -> GamedError:
 		return GamedError.new("download_corrupt", "The export arrived damaged.")

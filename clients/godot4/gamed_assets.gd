@@ -560,12 +560,6 @@ func _remove_others(keep: String) -> void:
 	names.reverse()  # a manifest before its files: `<release>.json` sorts after `<release>`
 	for name: String in names:
 		if not name.split(".")[0] in spared:
-			_remove_all(folder + "/releases/" + name)
+			Disk.remove_all(folder + "/releases/" + name)
 	for name: String in Platform.names(folder + "/staging"):
 		Disk.remove(folder + "/staging/" + name)
-
-
-func _remove_all(path: String) -> void:
-	for name: String in Platform.names(path):
-		_remove_all(path + "/" + name)
-	Platform.remove(path)

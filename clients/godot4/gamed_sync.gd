@@ -126,7 +126,8 @@ func _opened(folder: String) -> GamedError:
 
 # Opens the folder of this player; GamedError or null.
 func _use(id: String) -> GamedError:
-	var store := Store.new("%s/%s" % [_place, _safe_name(id) if id != "" else UNOWNED])
+	var safe := id if Tools.only(id, Tools.BASE64URL, 64) else id.sha256_text()
+	var store := Store.new("%s/%s" % [_place, safe if id != "" else UNOWNED])
 	var error := store.open()
 	if error:
 		return error
@@ -160,7 +161,7 @@ func _adopt_left() -> GamedError:
 	var read := left.records()
 	var done := read if read.error else _adopted(left, read.value)
 	if done.error == null and done.value.size() > 0 and _store.settle() == null:
-		left.forget_all(done.value)
+		left.forget(done.value)
 	left.close()
 	if done.error:
 		_store.close()
@@ -202,7 +203,7 @@ func _own() -> GamedError:
 	if done.error == null and done.value.size() > 0:
 		var flushed := await _until_firm()
 		if flushed.error == null:
-			left.forget_all(done.value)
+			left.forget(done.value)
 	left.close()
 	return done.error
 
@@ -456,8 +457,7 @@ class Record:
 
 	# Hashes of all bytes that may still be asked for.
 	static func bodies(record: Dictionary) -> Array:
-		var sides := [record["local"], record["base"], record["remote"], record["dropped"]]
-		sides.append(record["offered"])
+		var sides := [record["local"], record["base"], record["remote"], record["dropped"], record["offered"]]
 		for name: String in ["sent", "unsent_copy"]:
 			if record[name]:
 				sides.append(record[name]["local"])
@@ -498,9 +498,8 @@ class Record:
 			return _local(kept)
 		if name in ["base", "remote", "spent"]:
 			return SaveInfo.of(kept).value
-		var infos := ["base", "current", "copy"] if name == "dispute" else ["base"]
 		var made := {}
-		for each: String in infos:
+		for each: String in ["base", "current", "copy"] if name == "dispute" else ["base"]:
 			made[each] = SaveInfo.of(kept[each]).value if kept.get(each) else null
 			if kept.get(each) and made[each] == null:
 				return null
@@ -600,7 +599,7 @@ class Store:
 		numbers.sort()
 		numbers.reverse()
 		if numbers.size() == 0:
-			forget(slot)
+			forget([slot])
 			return Result.ok()
 		var newest: Variant = null
 		_live[slot] = {}
@@ -635,10 +634,7 @@ class Store:
 		Platform.make_folders(to)
 		_tidy(slot, to)
 		while numbers.size() >= MOST_DAMAGED:
-			var oldest := "%s/damaged/%d" % [folder, numbers.pop_front()]
-			for name: String in Platform.names(oldest):
-				Disk.remove(oldest + "/" + name)
-			Platform.remove(oldest)
+			Disk.remove_all("%s/damaged/%d" % [folder, numbers.pop_front()])
 		var words := "A power cut has damaged the newest save of %s. The save before it is used; the damaged files are in %s."
 		torn = GamedError.new("state_damaged", words % [slot, to])
 		push_warning(torn.detail)
@@ -764,18 +760,15 @@ class Store:
 				return null
 		return digest
 
-	# Deletes a slot, its records first.
-	func forget(slot: String) -> void:
-		var names := Platform.names(_of(slot))
-		names.reverse()
-		for name: String in names:
-			Disk.remove(_of(slot) + "/" + name)
-		for each: Dictionary in [_records, _live, _newest, _firm, _due, _flying]:
-			each.erase(slot)
-
-	func forget_all(slots: Array) -> void:
+	# Deletes slots, of each its records first.
+	func forget(slots: Array) -> void:
 		for slot: String in slots:
-			forget(slot)
+			var names := Platform.names(_of(slot))
+			names.reverse()
+			for name: String in names:
+				Disk.remove(_of(slot) + "/" + name)
+			for each: Dictionary in [_records, _live, _newest, _firm, _due, _flying]:
+				each.erase(slot)
 
 	# null if the file is missing or damaged.
 	func load_body(slot: String, digest: String) -> Variant:
@@ -833,6 +826,7 @@ class SyncConflict:
 	var current: Variant = null  ## The server's version; null if deleted or lost.
 	var copy: Variant = null  ## this device's refused version, which the server keeps beside the current one
 	var _sync: GamedSync
+	var _dispute: Dictionary = {}
 
 	func _init(owner: GamedSync, the_slot: String, dispute: Dictionary) -> void:
 		_sync = owner
@@ -841,6 +835,7 @@ class SyncConflict:
 		base_info = dispute["base"]
 		current = dispute["current"]
 		copy = dispute["copy"]
+		_dispute = dispute
 
 	## This device's present version: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
 	func mine() -> Result:
@@ -878,12 +873,6 @@ class SyncConflict:
 		var like: Variant = over.value["local"] if over.value["local"] else current
 		var local := _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
 		return local if local.error else _sync._answer(Record.merged(over.value, local.value))
-
-	func _same(other: SyncConflict) -> bool:
-		return Tools.same_json(_shown(), other._shown())
-
-	func _shown() -> Array:
-		return [slot, reason, base_info, current, copy]
 
 
 ## False: the player has signed out, the game runs twice, or this device's disk fails; every call fails with `problem`.
@@ -1266,13 +1255,11 @@ func _local(slot: String, data: Variant, meta: Variant, content_type: String) ->
 	var named := Client.path_of(slot)
 	if named.error or _shut():
 		return named if named.error else Result.failed(_shut())
-	if meta != null and not meta is Dictionary:
-		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
-	var plain: Variant = Platform.parsed(Tools.ascii_json(meta if meta else {}))
-	var bytes: PackedByteArray = data.to_utf8_buffer() if data is String else data
-	var digest: Variant = _store.add(slot, bytes)
+	var plain: Variant = Platform.parsed(Tools.ascii_json({} if meta == null else meta))
 	if not plain is Dictionary:
 		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
+	var bytes: PackedByteArray = data.to_utf8_buffer() if data is String else data
+	var digest: Variant = _store.add(slot, bytes)
 	if digest == null:
 		return _cannot_keep()
 	return Result.ok({
@@ -1287,7 +1274,7 @@ func _local(slot: String, data: Variant, meta: Variant, content_type: String) ->
 # Result of the record, if its conflict is still the shown one.
 func _over(shown: SyncConflict) -> Result:
 	var record := _record(shown.slot)
-	if record["dispute"] and SyncConflict.new(self, shown.slot, record["dispute"])._same(shown):
+	if record["dispute"] and Tools.same_json(record["dispute"], shown._dispute):
 		return Result.ok(record)
 	return Result.wrong("conflict_over", "This conflict has changed since it was shown.")
 
@@ -1397,8 +1384,7 @@ func _known() -> Array:
 ## loses nothing: call it again.
 func send() -> Result:
 	var error := await _tried()
-	error = error if error else _disk_error
-	return Result.failed(error) if error else Result.ok(_news())
+	return Result.ok(_news()) if not (error or _disk_error) else Result.failed(error if error else _disk_error)
 
 
 ## @deprecated: The older name of [method send]; it works until 1.0.
@@ -1656,14 +1642,13 @@ func _hear_all(client: Client, whole: Dictionary) -> Result:
 			continue
 		var entry: Variant = whole["listed"].get(slot)
 		var base: Variant = _record(slot)["base"]
+		var done := Result.ok()
 		if entry == null and whole["expired"]:
-			var kept := _keep(Record.expired(_record(slot)))
-			if kept.error:
-				return kept
+			done = _keep(Record.expired(_record(slot)))
 		elif entry == null or (base != null and base["etag"] != entry.get("etag")):
-			var compared := await _compare(client, slot, entry)
-			if compared.error:
-				return compared
+			done = await _compare(client, slot, entry)
+		if done.error:
+			return done
 		whole["compared"][slot] = true
 	return Result.ok()
 
@@ -1904,7 +1889,3 @@ func _fetched(client: Client, info: Dictionary) -> Result:
 	if Tools.sha256(save.value["data"]) != info["sha256"]:
 		return Result.wrong("version_gone", "The server has another save under this version.")
 	return Result.ok(save.value["data"])
-
-
-static func _safe_name(name: String) -> String:
-	return name if Tools.only(name, Tools.BASE64URL, 64) else name.sha256_text()
