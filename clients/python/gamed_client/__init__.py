@@ -60,6 +60,8 @@ __version__ = "1.0.0rc1"
 
 TIMEOUT_SECONDS = 15.0
 TRIES = 4
+LOCK_SECONDS = 0.05
+"""Between two tries to lock a file that another thread or process has."""
 LONGEST_PAUSE_SECONDS = 30.0
 EARLY_SECONDS = 30.0
 """The client refreshes an access token this long before it expires, at most."""
@@ -484,6 +486,7 @@ class Wire:
         if bearer is not None:
             fields["Authorization"] = f"Bearer {bearer}"
         lost, tries = False, tries or self.tries
+        self.cancellation.check()  # before the connection, whose beginning cannot be ended early
         for attempt in range(tries):
             try:
                 answer = self._once(method, path, body, fields, limit=limit, timeout=timeout)
@@ -643,17 +646,27 @@ class CredentialFile:
         self._threads = threading.Lock()
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the file for one thread of one process; the system releases it when the process dies."""
-        with self._threads:
+    def locked(self, cancellation: Cancellation | None = None) -> Iterator[None]:
+        """Lock the file for one thread of one process; the system releases it when the process dies.
+
+        `cancellation` ends the wait for the lock.
+        """
+        over = cancellation or Cancellation()
+        while not self._threads.acquire(timeout=LOCK_SECONDS):
+            over.check()
+        try:
             with on_disk():
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                lock_file(handle)
+                while not try_lock_file(handle):
+                    over.wait(LOCK_SECONDS)
+                    over.check()
                 yield
             finally:
                 os.close(handle)
+        finally:
+            self._threads.release()
 
     @on_disk()
     def read(self) -> Credential | None:
@@ -694,20 +707,11 @@ def write_whole(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def lock_file(handle: int) -> None:
-    """Lock a file. Without locks two processes may refresh at once, which the server accepts for 30 s."""
-    if sys.platform == "win32":
-        while True:
-            with contextlib.suppress(OSError):  # gives up after 10 s by itself
-                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-                return
-    else:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-
-
 def try_lock_file(handle: int) -> bool:
-    """Try to lock a file without waiting; return False if another process has the lock."""
+    """Try to lock a file without waiting; return False if another process has the lock.
+
+    On file systems without locks two processes may refresh at once, which the server accepts for 30 s.
+    """
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -1491,7 +1495,7 @@ class GamedClient:
     def credential(self) -> Credential | None:
         """Read the credential from disk: another process, or a Sync, may have signed out meanwhile."""
         if self._known.held is None:
-            with self._file.locked():
+            with self._file.locked(self._wire.cancellation):
                 self._known.held = self._file.read()
         else:  # without the lock, which a refresh may hold for long
             with contextlib.suppress(LocalDamaged):  # on Windows the file cannot be read while it is replaced
@@ -1664,7 +1668,8 @@ class GamedClient:
         known = self._known.held
         if known and (known.player_id, known.player_name) == (player.get("id"), name_of(player)):
             return  # without the lock, which a refresh may hold for long
-        with contextlib.suppress(LocalDamaged), self._file.locked():  # else the next start tries again
+        over = self._wire.cancellation
+        with contextlib.suppress(LocalDamaged), self._file.locked(over):  # else the next start tries again
             kept = self._file.read()
             if kept and kept.player_id == player.get("id") and kept.player_name != name_of(player):
                 self._file.write(replace(kept, player_name=name_of(player)))
@@ -1955,7 +1960,7 @@ class GamedClient:
             self._known.too_old = used.session_id
         if error.code not in FORGET:
             return error.code in RENEW
-        with self._file.locked():
+        with self._file.locked(self._wire.cancellation):
             kept = self._file.read()
             if kept is not None and kept.session_id != used.session_id:
                 return True
@@ -1973,7 +1978,7 @@ class GamedClient:
             raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
         if held.fresh(self._now()) and held.access_token != stale:
             return held
-        with self._file.locked():  # the first holder refreshes, the others read its result
+        with self._file.locked(self._wire.cancellation):  # the first holder refreshes, the others read its result
             kept = self._file.read()
             if kept is None:
                 self._known.held = None

@@ -259,8 +259,8 @@ class AsyncConflict(Threaded[SyncConflict]):
 class AsyncSync(Threaded[Sync]):
     """One player's saves on this device, and their exchange with the server; open within `async with`.
 
-    The end of the block waits a few seconds until pending saves are sent, if `start` was called.
-    A cancelled `run` or `send` does not send further requests; a current one may end after the `await`.
+    The end of the block waits a few seconds until pending saves are sent, if `start` was called. A cancelled `theirs`,
+    `base` or `keep_theirs` of a conflict may end its request after the `await`.
     """
 
     def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
@@ -308,13 +308,18 @@ class AsyncSync(Threaded[Sync]):
 
     async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
         """Do the work of `start` in this task until it is cancelled, or the block ends; raise as `Sync.run` does."""
-        loop, stop, cancellation = asyncio.get_running_loop(), threading.Event(), Cancellation()
+        loop, stop = asyncio.get_running_loop(), Cancellation()
 
         def report(status: Status) -> None:
             loop.call_soon_threadsafe(changed, status)
 
-        with cancellation.ends(stop.set), self._leaving.ends(stop.set), contextlib.suppress(Cancelled):
-            await in_thread(lambda: self.core.run(stop, report), cancellation)
+        with contextlib.suppress(Cancelled), self._leaving.ends(stop.cancel):
+            await in_thread(lambda: self.core.run(stop, report), stop)
+
+    async def send(self) -> list[Status]:
+        """Run a round, as `Sync.send`."""
+        cancellation = Cancellation()
+        return await in_thread(lambda: self.core.send(cancellation=cancellation), cancellation)
 
     async def conflicts(self) -> list[AsyncConflict]:
         """Return the conflicts in which the player has to choose."""
@@ -335,7 +340,6 @@ class AsyncSync(Threaded[Sync]):
     lost = threaded(Sync.lost)
     other_players = threaded(Sync.other_players)
     adopt = threaded(Sync.adopt)
-    send = threaded(Sync.send)
     trouble, dropped, pump = problem, lost, send  # older names, deprecated: they work until 1.0
 
 
@@ -378,7 +382,6 @@ class AsyncAssets(Threaded[Assets]):
         loop, cancellation = asyncio.get_running_loop(), Cancellation()
 
         def report(found: Progress) -> None:
-            cancellation.check()
             loop.call_soon_threadsafe(progress, found)
 
         def fetch() -> Manifest:

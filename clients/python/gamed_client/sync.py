@@ -23,7 +23,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -68,7 +68,10 @@ WAIT_SECONDS = 25
 """How long the server waits for a change before it responds to a request for changes."""
 AGAIN_SECONDS = 300.0
 """Pause before retrying a refused write, unless the server sends another: the owner can raise a limit meanwhile."""
-SLICE_SECONDS = 0.25
+SLICE_SECONDS = 0.1
+"""Between two looks at what cannot wake a waiting thread."""
+LONGEST_WAIT_SECONDS = 86400.0
+"""Windows has no timeouts over 49 days."""
 EXIT_SECONDS = 5.0
 """Longest time that the end of a `with` waits until pending saves are sent."""
 STEPS = 4
@@ -661,7 +664,7 @@ class Sync:
         self._stop = threading.Event()
         """Ends the thread of `start`."""
         self._waits: list[Cancellation] = []
-        """Those of the loops that run: `close` ends their waits at the server at once, also during a round."""
+        """Those of the rounds and loops that run: `close` ends their requests at once."""
         self._thread: threading.Thread | None = None
         self._changed: Callable[[Status], object] = lambda status: None
         """The callback that was passed to `start`."""
@@ -1058,14 +1061,15 @@ class Sync:
 
     # -- the server's side --
 
-    def send(self) -> list[Status]:
+    def send(self, *, cancellation: Cancellation | None = None) -> list[Status]:
         """Run a round: request the changes, send pending writes, download newer saves; return the changed statuses.
 
         Raise errors that concern the server or the player (Unreachable, SignInRequired, ...); one that concerns a slot
-        is in its status. After a failure, or the end of the process, call it again: nothing is lost.
+        is in its status. `cancellation` ends it at once with Cancelled, `close` with InUse. After a failure, a cancel,
+        or the end of the process, call it again: nothing is lost.
         """
-        with self._sending:
-            self._send_all()
+        with self._until_closed(cancellation or Cancellation()) as over, self._turn(over):
+            self._send_all(over)
             return self._news()
 
     pump = send
@@ -1076,11 +1080,36 @@ class Sync:
         """The older name of `problem`, deprecated: it works until 1.0."""
         return self.problem
 
-    def _send_all(self) -> None:
+    @contextlib.contextmanager
+    def _until_closed(self, over: Cancellation) -> Iterator[Cancellation]:
+        """Cancel `over` in the block at the end of this Sync, and raise InUse; also with the client's cancellation."""
+        with self._client.wire.cancellation.ends(over.cancel):
+            with self._lock:
+                self._open()
+                self._waits.append(over)
+            try:
+                yield over
+            except Cancelled:
+                self._open()
+                raise
+            finally:
+                self._waits.remove(over)
+
+    @contextlib.contextmanager
+    def _turn(self, over: Cancellation) -> Iterator[None]:
+        """Wait until no other round runs."""
+        while not self._sending.acquire(timeout=SLICE_SECONDS):
+            over.check()
+        try:
+            yield
+        finally:
+            self._sending.release()
+
+    def _send_all(self, over: Cancellation) -> None:
         """Run one round and note its error for `problem`."""
         self._round_starts = self._starts
         try:
-            self._round()
+            self._round(over)
         except GamedError as error:
             self._note_end(error)
             raise
@@ -1142,10 +1171,10 @@ class Sync:
                 self._note_name(store, credential)
                 self._adopt_all(left, records)
 
-    def _round(self) -> None:
+    def _round(self, over: Cancellation) -> None:
         if not self.player_id:
             self._own()
-        client = self._client.only(self.player_id, tries=1)
+        client = self._client.only(self.player_id, tries=1).cancellable(over)
         self._hear(client)
         for slot in self._known():
             self._send_offered(client, slot)
@@ -1160,52 +1189,55 @@ class Sync:
             if problem.error.code == "local_disk":  # another device's save does not fit
                 raise LocalDamaged("local_disk", problem.error.detail)
 
-    def run(self, stop: threading.Event, changed: Callable[[Status], object] = lambda status: None) -> None:
+    def run(
+        self, stop: threading.Event | Cancellation, changed: Callable[[Status], object] = lambda status: None
+    ) -> None:
         """Call `send` whenever a change is pending here or at the server, until `stop`; run this in its own thread.
 
-        `changed` is called in this thread with each changed status. Raise errors that waiting cannot end:
-        SignInRequired, PlayerBlocked, InUse once this Sync is closed; run it again after a sign-in. Other errors are in
-        `problem` until a retry succeeds.
+        `stop` ends it at once, also during a request: nothing is lost. `changed` is called in this thread with each
+        changed status. Raise errors that waiting cannot end: SignInRequired, PlayerBlocked, InUse once this Sync is
+        closed; run it again after a sign-in. Other errors are in `problem` until a retry succeeds.
         """
         over = Cancellation()
         with self._lock:
             self._starts += 1
-            self._waits.append(over)
-        threading.Thread(target=self._listen, args=(over,), daemon=True).start()
         attempt = 0
         try:
-            while not stop.is_set():
-                self._bell.clear()
-                error = self._tried()
-                for status in self._news():
-                    changed(status)
-                attempt = min(attempt + 1, 8) if error else 0
-                heed = error is None or self._lacks_space
-                self._pause(stop, pause_after(error, attempt) if error else self._until_due(), heed)
-        except InUse:
-            if not stop.is_set():
+            with self._until_closed(over), _ended_by(stop, over):
+                threading.Thread(target=self._listen, args=(over,), daemon=True).start()
+                while not _is_over(stop):
+                    self._bell.clear()
+                    error = self._tried(over)
+                    for status in self._news():
+                        changed(status)
+                    attempt = min(attempt + 1, 8) if error else 0
+                    heed = error is None or self._lacks_space
+                    self._pause(over, pause_after(error, attempt) if error else self._until_due(), heed)
+        except (Cancelled, InUse):
+            if not _is_over(stop):
                 raise
         finally:
             over.cancel()
-            self._waits.remove(over)
 
-    def _tried(self) -> GamedError | None:
+    def _tried(self, over: Cancellation) -> GamedError | None:
         """Run one round; return an error that a retry may end, raise others."""
         try:
-            with self._sending:
-                self._send_all()
+            with self._turn(over):
+                self._send_all(over)
         except (*ENDING, InUse):
             raise
         except GamedError:
             pass  # the error is in `problem`
         return self.problem
 
-    def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
-        """Wait for the next try, or for a change of the game or the server."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not (heed and self._bell.is_set()):
-            if stop.wait(min(left, SLICE_SECONDS)):
-                return
+    def _pause(self, over: Cancellation, seconds: float, heed: bool) -> None:
+        """Wait for the next try, or for a change of the game or the server; raise Cancelled."""
+        if heed:
+            with over.ends(self._bell.set):
+                self._bell.wait(min(seconds, LONGEST_WAIT_SECONDS))
+        else:
+            over.wait(seconds)
+        over.check()
 
     def _until_due(self) -> float:
         with self._lock:
@@ -1504,6 +1536,27 @@ class Sync:
         if sha256(data).hexdigest() != info.sha256:
             raise NotFound("version_gone", "The server has another save under this version.")
         return data
+
+
+def _is_over(stop: threading.Event | Cancellation) -> bool:
+    return stop.cancelled if isinstance(stop, Cancellation) else stop.is_set()
+
+
+@contextlib.contextmanager
+def _ended_by(stop: threading.Event | Cancellation, over: Cancellation) -> Iterator[None]:
+    """Cancel `over` at `stop`; raise Cancelled if that is cancelled already."""
+    if isinstance(stop, Cancellation):
+        with stop.ends(over.cancel):
+            yield
+    else:
+        threading.Thread(target=_cancel_at, args=(stop, over), daemon=True).start()  # an Event calls no function
+        yield
+
+
+def _cancel_at(stop: threading.Event, over: Cancellation) -> None:
+    while not (over.cancelled or stop.wait(SLICE_SECONDS)):
+        pass
+    over.cancel()
 
 
 def _signed_out() -> SignInRequired:

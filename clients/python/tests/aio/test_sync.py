@@ -1,11 +1,14 @@
 """Offline play and downloads with asyncio."""
 
 import asyncio
+import threading
 import time
 
 from clients.python.tests.assets.cases import FIRST, AssetsCase, tree
 from clients.python.tests.sync.cases import SyncCase
+from clients.python.tests.sync.proxy import Fate, Proxy, Request
 from tests.support.python_client import gamed_aio as aio
+from tests.support.python_client import gamed_client as gc
 
 LIMIT_SECONDS = 60.0
 
@@ -89,6 +92,40 @@ class Syncs(SyncCase):
                 await asyncio.wait_for(self.running, LIMIT_SECONDS)
 
         asyncio.run(twice())
+
+    def test_cancelled_at_once(self) -> None:
+        """A cancelled `run` or `send` ends at once while the server does not answer; what was pending is sent once."""
+        proxy, held, answer = Proxy(self.world.service.port).start(), threading.Event(), threading.Event()
+        self.addCleanup(proxy.stop)
+        self.addCleanup(answer.set)
+
+        def decide(request: Request) -> Fate:
+            if request.method == "PUT" and not answer.is_set():
+                held.set()
+                answer.wait(LIMIT_SECONDS)
+                return Fate.REQUEST_LOST
+            return Fate.PASSES
+
+        async def main() -> None:
+            client = aio.AsyncClient(proxy.base, folder=self.folder / "phone")
+            client.core.keep(self.world.credentials)
+            async with aio.AsyncSync(client) as sync:
+                await sync.write(self.slot, b"one")
+                proxy.decide, began = decide, time.monotonic()
+                for call in (sync.run, sync.send):  # the second one waits for the end of the first one's round
+                    task = asyncio.create_task(call())
+                    while not held.is_set():
+                        await asyncio.sleep(0.02)
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                    held.clear()
+                answer.set()
+                await sync.send()
+                self.assertLess(time.monotonic() - began, gc.TIMEOUT_SECONDS / 2)
+
+        asyncio.run(asyncio.wait_for(main(), LIMIT_SECONDS))
+        self.assertEqual((self.current(self.slot), len(self.server.versions(self.slot))), (b"one", 1))
 
     def test_not_open(self) -> None:
         """Calls of a Sync that is not open raise an error that names this."""

@@ -93,11 +93,37 @@ class Cancel(ClientCase):
         self.assertLess(self.cancelled(self.client.whoami), gc.TIMEOUT_SECONDS / 2)
 
     def test_later(self) -> None:
-        """A call after the cancellation sends nothing; one of the client without it works."""
+        """A call after the cancellation does not even connect; one of the client without it works."""
         self.cancellation.cancel()
         self.assertRaises(gc.Cancelled, self.client.put, "auto", b"1", base=None)
         self.assertEqual(self.fake.seen, [])
         self.assertIsNone(self.another().get("auto"))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            elsewhere = gc.GamedClient(f"http://127.0.0.1:{listener.getsockname()[1]}", folder=self.folder)
+            self.assertRaises(gc.Cancelled, elsewhere.cancellable(self.cancellation).policy)
+            listener.settimeout(0.1)
+            self.assertRaises(TimeoutError, listener.accept)
+
+    def test_waiting_for_a_refresh(self) -> None:
+        """A call that waits for the refresh of another client ends at once."""
+        self.clock += 10_000
+        release, waits = threading.Event(), threading.Event()
+        self.addCleanup(release.set)
+
+        def hold(request: Seen) -> None:
+            waits.set()
+            release.wait(PATIENCE_SECONDS)
+
+        self.fake.watch = hold
+        first = threading.Thread(target=self.another().whoami, daemon=True)
+        first.start()
+        self.assertTrue(waits.wait(PATIENCE_SECONDS))
+        threading.Timer(0.2, self.arrived.set).start()
+        self.assertLess(self.cancelled(self.client.whoami), gc.TIMEOUT_SECONDS / 2)
+        self.assertTrue(first.is_alive())
+        release.set()
+        first.join(PATIENCE_SECONDS)
+        self.assertEqual(len(self.fake.requests("/auth/session/refresh")), 1)
 
     def test_lost_answer_of_a_refresh(self) -> None:
         """A refresh without its response costs the player nothing: the next one returns the same pair."""

@@ -2,9 +2,10 @@
 
 import threading
 import time
+from functools import partial
 
 from clients.python.tests.sync.cases import Device, SyncCase
-from clients.python.tests.sync.proxy import Fate, problem
+from clients.python.tests.sync.proxy import Fate, Request, problem
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs
 
@@ -104,3 +105,92 @@ class Running(SyncCase):
         desk.proxy.next("GET", problem(401, "session_revoked"))
         error = self.raised(gc.SignInRequired, "session_revoked", desk.sync.run, threading.Event())
         self.assertIs(desk.sync.problem, error)
+
+
+class Ending(SyncCase):
+    """The ends of a call whose request the server does not answer."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.desk, self.arrived = self.device(), threading.Event()
+        self.answer = threading.Event()
+        self.addCleanup(self.answer.set)
+        self.desk.sync.write(self.slot, b"one")
+        self.desk.proxy.decide = self.decide
+
+    def decide(self, request: Request) -> Fate:
+        """Hold a write until the end of the test's calls; it does not arrive."""
+        if request.method == "PUT" and not self.answer.is_set():
+            self.arrived.set()
+            self.answer.wait(LIMIT_SECONDS)
+            return Fate.REQUEST_LOST
+        return Fate.PASSES
+
+    def ended(self, call, end) -> tuple[float, list]:
+        """Call `end` once the write is held; return the seconds until `call` has ended, and the code of its error."""
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call()
+            except (gc.GamedError, gc.Cancelled) as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.assertTrue(self.arrived.wait(LIMIT_SECONDS))
+        began = time.monotonic()
+        end()
+        thread.join(LIMIT_SECONDS)
+        return time.monotonic() - began, [getattr(error, "code", "cancelled") for error in raised]
+
+    def sends_once(self) -> None:
+        """Send what is pending; the server keeps one version."""
+        self.answer.set()
+        self.assertEqual((self.desk.state(self.slot), self.desk.sync.problem), ("waiting", None))
+        self.desk.sync.send()
+        self.assertEqual(self.desk.state(self.slot), "in_step")
+        self.assertEqual(len(self.server.versions(self.slot)), 1)
+
+    def test_stop(self) -> None:
+        """`stop` ends `run` at once, an Event or a Cancellation, and loses nothing."""
+        event, cancellation = threading.Event(), gc.Cancellation()
+        for stop, end in ((event, event.set), (cancellation, cancellation.cancel)):
+            seconds, raised = self.ended(lambda stop=stop: self.desk.sync.run(stop), end)
+            self.assertEqual(raised, [])
+            self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+            self.arrived.clear()
+            self.desk.sync.run(stop)  # it ends before its first request
+            self.assertFalse(self.arrived.is_set())
+        self.sends_once()
+
+    def test_send(self) -> None:
+        """A cancelled `send` ends at once, and one that waits for it, too."""
+        first, second = gc.Cancellation(), gc.Cancellation()
+
+        def both() -> None:
+            waiting = threading.Thread(target=self.assertRaises, args=(gc.Cancelled, send, second), daemon=True)
+            waiting.start()
+            second.cancel()
+            waiting.join(gc.TIMEOUT_SECONDS / 4)
+            self.assertFalse(waiting.is_alive())
+            first.cancel()
+
+        def send(cancellation: gc.Cancellation) -> None:
+            self.desk.sync.send(cancellation=cancellation)
+
+        seconds, raised = self.ended(lambda: send(first), both)
+        self.assertEqual(raised, ["cancelled"])
+        self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+        self.sends_once()
+        self.assertRaises(gc.Cancelled, send, first)
+
+    def test_close(self) -> None:
+        """`close` ends `run` and `send` at once, with the error of a closed Sync."""
+        for name, arguments in (("run", [threading.Event()]), ("send", [])):
+            seconds, raised = self.ended(partial(getattr(self.desk.sync, name), *arguments), self.desk.sync.close)
+            self.assertEqual(raised, ["closed"])
+            self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+            self.arrived.clear()
+            self.desk.start()
+        self.sends_once()
