@@ -30,7 +30,6 @@ import queue
 import re
 import secrets
 import shutil
-import socket
 import stat
 import sys
 import threading
@@ -61,6 +60,7 @@ from . import (
     Unreachable,
     Wire,
     error_of,
+    hang_up,
     member,
     on_disk,
     pause_after,
@@ -462,14 +462,16 @@ class Line:
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._connection = wire.origin.connect(TIMEOUT_SECONDS)
+        self._ended = False
 
     def close(self) -> None:
         self._connection.close()
 
     def hang_up(self) -> None:
-        """End the waits of other threads for a response."""
-        with contextlib.suppress(OSError, AttributeError):
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        """End the wait of another thread for a response, which it does not request again."""
+        self._ended = True
+        if sock := self._connection.sock:
+            hang_up(sock)
 
     def get(self, path: str, headers: Mapping[str, str], bearer: str | None) -> http.client.HTTPResponse:
         """Return a successful response with an unread body; raise GamedError."""
@@ -483,7 +485,7 @@ class Line:
                 response = self._connection.getresponse()
         except GamedError as error:
             self.close()
-            if used and isinstance(error, Unreachable):
+            if used and isinstance(error, Unreachable) and not self._ended:
                 return self.get(path, headers, bearer)  # the server has closed the idle connection
             raise
         if 200 <= response.status < 300:
@@ -615,17 +617,20 @@ class Download:
         threads = [threading.Thread(target=self._work, args=(line,), daemon=True) for line in lines]
         for thread in threads:
             thread.start()
+        over = self._access.wire.cancellation
         try:
-            while threads and not self._stop.is_set():
-                threads[0].join(TELL_SECONDS)
-                threads = [thread for thread in threads if thread.is_alive()]
-                tell(self.progress)
+            with over.ends(self._stop.set):
+                while threads and not self._stop.is_set():
+                    threads[0].join(TELL_SECONDS)
+                    threads = [thread for thread in threads if thread.is_alive()]
+                    tell(self.progress)
         finally:
-            self._stop.set()  # a thread has failed, `tell` has raised, or Ctrl-C was pressed
-            for line in lines if threads else ():
-                line.hang_up()
-            for thread in threads:
-                thread.join()
+            self._stop.set()  # a thread has failed, `tell` has raised, Ctrl-C was pressed, or the client was cancelled
+            while threads := [thread for thread in threads if thread.is_alive()]:
+                for line in lines:
+                    line.hang_up()  # again: one may only just have connected
+                threads[0].join(TELL_SECONDS)
+        over.check()
         if self._errors:
             raise self._errors[0]
         self._tell(tell, stage="finishing")
@@ -643,6 +648,7 @@ class Download:
                     found[held] = digest = self._known.digest(held, again)
                     here.setdefault(digest or "", held)
             tell(self.progress)
+            self._access.wire.cancellation.check()
         folder = self._place.folder(self._manifest.release)
         for path, file in self._manifest.files.items():
             target = folder / path

@@ -269,6 +269,30 @@ class Interrupted(AssetsCase):
         self.assertEqual(self.fake.served, len(LEVEL1) - 2 * PIECE)
         self.assert_has({"big": LEVEL1})
 
+    def test_cancelled(self) -> None:
+        """A cancelled client ends a download at once; the next one is whole."""
+        self.fake.publish(FIRST)
+        cancellation, goes_on = gc.Cancellation(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def hold(request: object) -> None:
+            if len(self.fake.asked()) > ga.WORKERS:
+                cancellation.cancel()
+                goes_on.wait(60)
+
+        self.fake.watch = hold
+        began = time.monotonic()
+        with ga.Assets(self.client.cancellable(cancellation), self.folder) as assets:
+            self.assertRaises(gc.Cancelled, assets.download)
+            self.assertLess(time.monotonic() - began, gc.TIMEOUT_SECONDS / 2)
+            asked = len(self.fake.asked())
+            self.assertRaises(gc.Cancelled, assets.download)
+        time.sleep(0.3)
+        self.assertEqual(len(self.fake.asked()), asked)
+        goes_on.set()
+        self.assets.download()
+        self.assert_has(FIRST)
+
     def test_answers_that_break_off(self) -> None:
         """A response that is lost before or in its body is requested again from the interruption."""
         self.fake.publish({"big": LEVEL1})
@@ -306,6 +330,32 @@ class Interrupted(AssetsCase):
                 line.done(response)
             line.close()
         self.assertEqual(self.pauses, [])
+
+    def test_hang_up(self) -> None:
+        """A request on a used connection that another thread ends is not sent again."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            client = gc.GamedClient(f"http://127.0.0.1:{server.getsockname()[1]}", folder=self.root / "other")
+            line, asked = ga.Line(client.wire), []
+
+            def serve() -> None:
+                connection, _ = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    asked.append(connection.recv(1 << 16))
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    asked.append(connection.recv(1 << 16))
+                    line.hang_up()
+                    connection.recv(1 << 16)
+                server.settimeout(1)
+                with contextlib.suppress(TimeoutError), server.accept()[0]:
+                    asked.append(b"again")
+
+            serving = threading.Thread(target=serve, daemon=True)
+            serving.start()
+            line.block(line.get("/assets/objects/x", {}, None), 2)
+            self.assertRaises(gc.Unreachable, line.get, "/assets/objects/y", {}, None)
+            line.close()
+            serving.join(10)
+        self.assertEqual([request[:21] for request in asked], [b"GET /assets/objects/x", b"GET /assets/objects/y"])
 
     def hang_up(self, server: socket.socket) -> None:
         """Close the connection after each response."""
