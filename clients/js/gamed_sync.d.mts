@@ -266,7 +266,7 @@ export class Sync {
      *
      * @overload
      * @param {(status: Status) => unknown} [changed] called with each status that has changed
-     * @param {RequestOptions} [options] `signal`: ends it, once the round under way has ended
+     * @param {RequestOptions} [options] `signal`: ends it at once, also during a request; nothing is lost
      * @returns {Promise<void>}
      * @throws {SignInRequired} or PlayerBlocked: run it again after a sign-in
      * @throws {InUse} once this Sync is closed

@@ -759,6 +759,7 @@ async function noteName(store, { playerName: name }) {
 }
 
 const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
+const wasClosed = () => new InUse("closed", "This Sync was closed.")
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
 
@@ -1604,7 +1605,7 @@ export class Sync {
   }
 
   #open() {
-    if (this.#closed) throw new InUse("closed", "This Sync was closed.")
+    if (this.#closed) throw wasClosed()
   }
 
   // -- the server's side --
@@ -1635,14 +1636,23 @@ export class Sync {
     return this.send(options)
   }
 
-  /** @param {AbortSignal} [signal] */
-  #sendAll(signal) {
+  /** Run a round until `signal`, or the end of this Sync. @param {AbortSignal} [signal] */
+  async #sendAll(signal) {
     // the game's reason may be a GamedError, which would count as the server's answer to a write
     const stop = new AbortController()
+    const over = new AbortController()
     const give = () => stop.abort()
-    signal?.addEventListener("abort", give)
-    if (signal?.aborted) give()
-    return orAborted(this.#sendInTurn(stop.signal), signal).finally(() => signal?.removeEventListener("abort", give))
+    for (const each of [signal, this.#stop.signal]) each?.addEventListener("abort", give, { signal: over.signal })
+    if (signal?.aborted || this.#stop.signal.aborted) give()
+    try {
+      await orAborted(this.#sendInTurn(stop.signal), stop.signal)
+    } catch (error) {
+      signal?.throwIfAborted()
+      if (this.#stop.signal.aborted) throw wasClosed()
+      throw error
+    } finally {
+      over.abort()
+    }
   }
 
   /** @param {AbortSignal} signal */
@@ -1754,7 +1764,7 @@ export class Sync {
    *
    * @overload
    * @param {(status: Status) => unknown} [changed] called with each status that has changed
-   * @param {RequestOptions} [options] `signal`: ends it, once the round under way has ended
+   * @param {RequestOptions} [options] `signal`: ends it at once, also during a request; nothing is lost
    * @returns {Promise<void>}
    * @throws {SignInRequired} or PlayerBlocked: run it again after a sign-in
    * @throws {InUse} once this Sync is closed
@@ -1788,24 +1798,27 @@ export class Sync {
     try {
       for (let attempt = 0; !signal.aborted;) {
         this.#bell.quiet()
-        const error = await this.#tried()
+        const error = await this.#tried(signal)
         for (const status of this.#news()) await changed(status)
         attempt = error ? Math.min(attempt + 1, 8) : 0
         const heed = error === null || this.#lacksSpace()
         await this.#bell.wait(error ? pauseAfter(error, attempt) : this.#untilDue(), signal, heed)
       }
     } catch (error) {
-      if (!(error instanceof InUse && signal.aborted)) throw error
+      if (!(signal.aborted && (error instanceof InUse || error === signal.reason))) throw error
     } finally {
       over.abort()
       await listening
     }
   }
 
-  /** Run one round; return an error that a retry may end, throw others. @returns {Promise<GamedError | null>} */
-  async #tried() {
+  /**
+   * Run one round; return an error that a retry may end, throw others.
+   * @param {AbortSignal} signal @returns {Promise<GamedError | null>}
+   */
+  async #tried(signal) {
     try {
-      await this.#sendAll()
+      await this.#sendAll(signal)
     } catch (error) {
       if (ends(error) || error instanceof InUse || !(error instanceof GamedError)) throw error
     }

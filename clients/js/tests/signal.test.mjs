@@ -290,3 +290,39 @@ test("a round that is ended keeps what is pending, whatever the reason", WITHIN,
     assert.deepEqual([sync.status("auto").state, sync.status("b").state], ["in_step", "in_step"])
   }
 })
+
+test("a loop ends at once during a round, by its signal or a close, and keeps what is pending", WITHIN, async (t) => {
+  let onPut = () => undefined
+  const answer = (key) => (request, response) => {
+    if (key.startsWith("PUT")) return onPut(response)
+    if (!request.headers.prefer) return json(response, { cursor: "1", saves: [] })
+  }
+  const { base } = await fake(t, new Proxy({}, { get: (_, key) => answer(key) }))
+  const client = await GamedClient.open(base, { folder: await folder(t), sleep: async () => {} })
+  await client.keep(COMPLETE)
+  const ends = [
+    (sync, stop) => stop.abort(new Error("enough")),
+    (sync, stop) => stop.abort(new gamed.Unreachable("unreachable", "enough")),
+    (sync) => sync.close(),
+  ]
+  for (const end of ends) {
+    const sync = await Sync.open(client)
+    await sync.write("auto", "x")
+    const stop = new AbortController()
+    const asked = new Promise((resolve) => (onPut = resolve))
+    const outcome = sync.run(undefined, { signal: stop.signal }).catch((error) => error)
+    await asked
+    const began = performance.now()
+    end(sync, stop)
+    assert.equal((await outcome)?.code, stop.signal.aborted ? undefined : "closed")
+    assert.ok(performance.now() - began < 5000)
+    assert.equal(sync.problem, null)
+    await sync.close()
+  }
+  const sync = await Sync.open(client)
+  t.after(() => sync.close())
+  assert.equal(sync.status("auto").state, "waiting")
+  onPut = (response) => json(response, INFO)
+  await sync.send()
+  assert.equal(sync.status("auto").state, "in_step")
+})
