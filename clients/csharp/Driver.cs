@@ -104,6 +104,14 @@ sealed class Seat
     /// <summary>The conflict that was shown last, by slot.</summary>
     internal Dictionary<string, SyncConflict> Conflicts = new Dictionary<string, SyncConflict>();
 
+    readonly ConcurrentDictionary<string, CancellationTokenSource> cancellations =
+        new ConcurrentDictionary<string, CancellationTokenSource>();
+
+    internal CancellationTokenSource Cancellation(string name)
+    {
+        return cancellations.GetOrAdd(name, made => new CancellationTokenSource());
+    }
+
     /// <summary>Ends sync_run.</summary>
     internal CancellationTokenSource StopRun = new CancellationTokenSource();
 
@@ -225,15 +233,16 @@ static class Face
         return client.SignOutAsync((SessionScope)Enum.Parse(typeof(SessionScope), scope, true));
     }
 
-    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client)
+    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client, CancellationToken cancel)
     {
-        PlayerSummary player = await client.GetPlayerAsync();
+        PlayerSummary player = await client.GetPlayerAsync(cancel);
         return player.All;
     }
 
-    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit)
+    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit,
+        CancellationToken cancel)
     {
-        return client.ChangesAsync(since, TimeSpan.FromSeconds(wait), limit: limit);
+        return client.ChangesAsync(since, TimeSpan.FromSeconds(wait), cancel, limit);
     }
 
     internal static Task<Assets> OpenAsync(GamedClient client, string folder)
@@ -246,9 +255,9 @@ static class Face
         return assets.SwitchAsync();
     }
 
-    internal static Task<Manifest> DownloadAsync(Assets assets, string channel)
+    internal static Task<Manifest> DownloadAsync(Assets assets, string channel, CancellationToken cancel)
     {
-        return assets.DownloadWithProgressAsync(channel, new Progress<AssetProgress>());
+        return assets.DownloadWithProgressAsync(channel, new Progress<AssetProgress>(), cancel: cancel);
     }
 
     internal static Task CloseAsync(Sync sync, double within)
@@ -312,14 +321,15 @@ static class Face
         return client.SignOutAsync(scope);
     }
 
-    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client)
+    internal static async Task<IDictionary<string, object>> PlayerAsync(GamedClient client, CancellationToken cancel)
     {
-        return await client.WhoamiAsync();
+        return await client.WhoamiAsync(cancel);
     }
 
-    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit)
+    internal static Task<Changes> ChangesAsync(GamedClient client, string since, int wait, int? limit,
+        CancellationToken cancel)
     {
-        return client.ChangesAsync(since, wait, limit: limit);
+        return client.ChangesAsync(since, wait, cancel, limit);
     }
 
     internal static Task<Assets> OpenAsync(GamedClient client, string folder)
@@ -332,9 +342,9 @@ static class Face
         return Task.FromResult(assets.Switch());
     }
 
-    internal static Task<Manifest> DownloadAsync(Assets assets, string channel)
+    internal static Task<Manifest> DownloadAsync(Assets assets, string channel, CancellationToken cancel)
     {
-        return assets.DownloadAsync(channel);
+        return assets.DownloadAsync(channel, cancel: cancel);
     }
 
     internal static Task CloseAsync(Sync sync, double within)
@@ -370,7 +380,7 @@ static class Program
     {
         "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names", "tickets",
         "ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer",
-        "other_players", "confirm",
+        "other_players", "confirm", "cancel", "stop_at_once",
     };
 
     static readonly string[] AccountCommands =
@@ -422,6 +432,13 @@ static class Program
         catch (GamedError error)
         {
             answer["error"] = ErrorOf(error);
+        }
+        catch (OperationCanceledException)
+        {
+            answer["error"] = new Dictionary<string, object>
+            {
+                { "code", "cancelled" }, { "kind", "Cancelled" }, { "detail", "" }, { "status", 0 },
+            };
         }
         catch (Unsupported error)
         {
@@ -500,6 +517,9 @@ static class Program
             case "clock":
                 seat.Shift = how.Number("shift").Value;
                 return Nothing;
+            case "cancel":
+                seat.Cancellation(how.Text("cancellation")).Cancel();
+                return Nothing;
             case "policy":
                 Policy policy = await seat.Client.PolicyAsync();
                 return new Dictionary<string, object>
@@ -548,10 +568,16 @@ static class Program
                     { "ticket", await seat.Client.TicketAsync(how.Text("audience"), how.Text("nonce")) },
                 };
             case "whoami":
-                return await Face.PlayerAsync(seat.Client);
+                return await Face.PlayerAsync(seat.Client, Token(seat, how));
             default:
                 throw new Unsupported(todo);
         }
+    }
+
+    static CancellationToken Token(Seat seat, Args how)
+    {
+        string name = how.Text("cancellation");
+        return name == null ? CancellationToken.None : seat.Cancellation(name).Token;
     }
 
     static SignInOptions How(Args how)
@@ -590,7 +616,8 @@ static class Program
                 await client.EraseSavesAsync();
                 return Nothing;
             case "export":
-                return new Dictionary<string, object> { { "size", await client.ExportAsync(how.Text("file")) } };
+                long size = await client.ExportAsync(how.Text("file"), Token(seat, how));
+                return new Dictionary<string, object> { { "size", size } };
             default:
                 throw new Unsupported(todo);
         }
@@ -619,7 +646,7 @@ static class Program
                 return new Dictionary<string, object> { { "saves", (await client.ListSavesAsync()).Select(Shown) } };
             case "changes":
                 Changes found = await Face.ChangesAsync(client, how.Text("since"), (int)(how.Number("wait") ?? 0),
-                    (int?)how.Number("limit"));
+                    (int?)how.Number("limit"), Token(seat, how));
                 return new Dictionary<string, object>
                 {
                     { "cursor", found.Cursor }, { "whole", found.Whole }, { "more", found.More },
@@ -628,7 +655,7 @@ static class Program
             case "get":
                 return Shown(await client.GetAsync(slot, how.Text("unless")));
             case "put":
-                return Shown(await client.PutAsync(slot, how.Data, on, how.ContentType, how.Meta));
+                return Shown(await client.PutAsync(slot, how.Data, on, how.ContentType, how.Meta, Token(seat, how)));
             case "delete":
                 await client.DeleteAsync(slot, on);
                 return Nothing;
@@ -677,7 +704,7 @@ static class Program
         string target = how.Text("target"), link = target + ".new";
         using (Assets assets = await Face.OpenAsync(seat.Client, target + ".releases"))
         {
-            Manifest found = await Face.DownloadAsync(assets, how.Text("channel"));
+            Manifest found = await Face.DownloadAsync(assets, how.Text("channel"), Token(seat, how));
             if (symlink(Disk.Bytes((await Face.SwitchAsync(assets)).Folder), Disk.Bytes(link)) != 0)
                 throw new IOException("cannot link " + link);
             Disk.Move(link, target);

@@ -11,7 +11,7 @@ const Platform = Client.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages locale delete_newer tickets other_players confirm"
+	+ " loop pages locale delete_newer tickets other_players confirm cancel"
 )
 
 var _socket := StreamPeerTCP.new()
@@ -119,6 +119,7 @@ class Session:
 	var _name: String
 	var _client: Client
 	var _cancellation := Client.Cancellation.new()
+	var _cancellations: Dictionary = {}
 	var _sign_in: Variant = null
 	var _codes: Array = []
 	var _problem: Client.GamedError = null
@@ -179,13 +180,24 @@ class Session:
 		_client.clock_shift = command["shift"]
 		return Result.ok({})
 
-	func do_cancel(_command: Dictionary) -> Result:
-		_cancellation.cancel()
-		_cancellation = Client.Cancellation.new()
+	# Without a text it is that of all calls with `cancellable`, until now.
+	func do_cancel(command: Dictionary) -> Result:
+		_named(command).cancel()
+		if command.get("cancellation") == null:
+			_cancellation = Client.Cancellation.new()
 		return Result.ok({})
 
+	func _named(command: Dictionary) -> Client.Cancellation:
+		var name: Variant = command.get("cancellation")
+		if name == null:
+			return _cancellation
+		if not _cancellations.has(name):
+			_cancellations[name] = Client.Cancellation.new()
+		return _cancellations[name]
+
 	func _called(command: Dictionary) -> Client:
-		return _client.cancellable(_cancellation) if command.get("cancellable") else _client
+		var named: bool = command.get("cancellable") == true or command.get("cancellation") != null
+		return _client.cancellable(_named(command)) if named else _client
 
 	func do_policy(_command: Dictionary) -> Result:
 		return await _client.policy()
@@ -248,8 +260,8 @@ class Session:
 		var made := await _client.ticket(command["audience"], nonce if nonce else "")
 		return Result.ok({"ticket": made.value}) if made.error == null else made
 
-	func do_whoami(_command: Dictionary) -> Result:
-		return await _client.whoami()
+	func do_whoami(command: Dictionary) -> Result:
+		return await _called(command).whoami()
 
 	func do_sessions(_command: Dictionary) -> Result:
 		var found := await _client.list_sessions()
@@ -276,7 +288,7 @@ class Session:
 		return _done(await _client.erase_saves())
 
 	func do_export(command: Dictionary) -> Result:
-		var size := await _client.export_saves(command["file"])
+		var size := await _called(command).export_saves(command["file"])
 		return Result.ok({"size": size.value}) if size.error == null else size
 
 	# -- saves --
@@ -298,7 +310,7 @@ class Session:
 		var data := Marshalls.base64_to_raw(command["data"])
 		var base: Variant = command.get("base")
 		type = type if type else "application/octet-stream"
-		return await _client.put(command["slot"], data, base, command.get("meta"), type)
+		return await _called(command).put(command["slot"], data, base, command.get("meta"), type)
 
 	func do_delete(command: Dictionary) -> Result:
 		return _done(await _client.delete(command["slot"], command["base"]))

@@ -11,7 +11,7 @@ import { Sync } from "./gamed_sync.mjs"
 const FEATURES = [
   ...(IN_NODE ? ["loopback"] : []),
   ..."saves sync assets parallel shared_store clock timeout names tickets other_players confirm".split(" "),
-  ..."ensure providers qr account commit return_uri loop pages locale delete_newer".split(" "),
+  ..."ensure providers qr account commit return_uri loop pages locale delete_newer cancel stop_at_once".split(" "),
 ]
 
 /** What this browser cannot do. @type {string[]} */
@@ -26,6 +26,9 @@ const write = IN_NODE
 const say = (line) => write(JSON.stringify(line))
 
 class Unsupported extends Error {}
+
+/** The reason of each aborted signal. */
+class Cancelled extends Error {}
 
 /** One client, with the questions to its person. */
 class Session {
@@ -65,6 +68,16 @@ class Session {
   shift = 0
   /** @type {any} */
   client
+
+  /** By the text of `cancellation`. @type {Map<string, AbortController>} */
+  cancellations = new Map()
+
+  /** @param {string} name */
+  cancellation(name) {
+    const known = this.cancellations.get(name) ?? new AbortController()
+    this.cancellations.set(name, known)
+    return known
+  }
 
   /** Ends `sync_run`. */
   stopRun = new AbortController()
@@ -117,6 +130,7 @@ const sessions = new Map()
 /** @type {Record<string, (session: Session, command: any) => any>} */
 const COMMANDS = {
   clock: (session, { shift }) => void (session.shift = shift),
+  cancel: (session, { cancellation }) => session.cancellation(cancellation).abort(new Cancelled()),
   policy: ({ client }) => client.policy(),
   providers: async ({ client }) => ({ providers: await client.providers() }),
   sign_in: async (session, command) => {
@@ -134,7 +148,7 @@ const COMMANDS = {
   cancel_sign_in: ({ stop }) => stop.abort(),
   signed_in: async ({ client }) => (await client.look(), who(client)),
   sign_out: async ({ client }, { scope }) => ({ server_notified: await client.signOut(scope ?? "this") }),
-  whoami: ({ client }) => client.whoami(),
+  whoami: ({ client }, { signal }) => client.whoami({ signal }),
   set_name: async ({ client }, { name }) => ({ name: await client.setName(name) }),
   ticket: async ({ client }, { audience, nonce }) => ({ ticket: await client.ticket(audience, nonce ?? null) }),
 
@@ -148,9 +162,9 @@ const COMMANDS = {
   unlink: ({ client }, { provider }) => client.unlink(provider),
   delete_player: ({ client }) => client.deletePlayer(),
   erase_saves: ({ client }) => client.eraseSaves(),
-  export: async ({ client }, { file }) => {
-    if (IN_NODE) return { size: await client.export(file) }
-    const blob = await client.export()
+  export: async ({ client }, { file, signal }) => {
+    if (IN_NODE) return { size: await client.export(file, { signal }) }
+    const blob = await client.export(undefined, { signal })
     say({ write: file, files: { "": base64(await blob.arrayBuffer()) } })
     return { size: blob.size }
   },
@@ -160,13 +174,13 @@ const COMMANDS = {
   },
 
   list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),
-  changes: async ({ client }, { since, wait, limit }) => {
-    const found = await client.changes(since ?? null, { wait: wait ?? 0, limit: limit ?? undefined })
+  changes: async ({ client }, { since, wait, limit, signal }) => {
+    const found = await client.changes(since ?? null, { wait: wait ?? 0, limit: limit ?? undefined, signal })
     return { ...found, saves: found.saves.map(infoJson) }
   },
   get: async ({ client }, { slot, unless }) => saveJson(await client.get(slot, { unless: unless ?? null })),
-  put: async ({ client }, { slot, data, base, content_type, meta }) => {
-    const options = { base: base ?? null, contentType: content_type ?? undefined, meta: meta ?? null }
+  put: async ({ client }, { slot, data, base, content_type, meta, signal }) => {
+    const options = { base: base ?? null, contentType: content_type ?? undefined, meta: meta ?? null, signal }
     return infoJson(await client.put(slot, bytes(data), options))
   },
   delete: ({ client }, { slot, base }) => client.delete(slot, { base: base ?? null }),
@@ -180,9 +194,9 @@ const COMMANDS = {
     infoJson(await client.restore(slot, number, { base: base ?? null })),
   dismiss: ({ client }, { slot, number }) => client.dismiss(slot, number),
 
-  download: async ({ client }, { channel, target }) => {
+  download: async ({ client }, { channel, target, signal }) => {
     const assets = await Assets.open(client, { folder: IN_NODE ? `${target}.store` : undefined })
-    const { release, files } = await assets.download(channel)
+    const { release, files } = await assets.download(channel, { signal })
     const paths = [...files.keys()]
     if (IN_NODE) {
       const { rename, symlink } = await import("node:fs/promises")
@@ -357,6 +371,7 @@ const sidesJson = ({ base, current, yours }) => ({
 /** @param {any} error */
 function errorJson(error) {
   if (error instanceof Unsupported) return { code: "unsupported", kind: "Driver", detail: error.message, status: 0 }
+  if (error instanceof Cancelled) return { code: "cancelled", kind: "Cancelled", detail: "", status: 0 }
   if (!(error instanceof GamedError)) {
     return { code: "driver_failed", kind: "Driver", detail: String(error?.stack ?? error), status: 0 }
   }
@@ -391,7 +406,9 @@ async function perform(command) {
   const session = sessions.get(command.client)
   if (!session) throw new Unsupported(`no client is called ${command.client}`)
   if (!Object.hasOwn(COMMANDS, command.do)) throw new Unsupported(`no command is called ${command.do}`)
-  return COMMANDS[command.do](session, command)
+  const { cancellation } = command
+  const how = { ...command, signal: cancellation ? session.cancellation(cancellation).signal : undefined }
+  return COMMANDS[command.do](session, how)
 }
 
 /** @param {string} line */

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import inspect
 import threading
@@ -19,11 +18,27 @@ from gamed_client import aio  # isort: skip  (the other driver sets its path)
 
 T = TypeVar("T")
 LOOP = asyncio.new_event_loop()
+COMMAND = threading.local()
+"""Its `over` ends the call of the thread's command."""
 
 
 def awaited(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that runs in the event loop."""
-    return asyncio.run_coroutine_threadsafe(call, LOOP).result()
+    """Return the result of a coroutine that runs in the event loop; raise Cancelled once its task has ended so."""
+    over = getattr(COMMAND, "over", None) or gc.Cancellation()
+    return asyncio.run_coroutine_threadsafe(in_task(call, over), LOOP).result()
+
+
+async def in_task(call: Coroutine[Any, Any, T], over: gc.Cancellation) -> T:
+    task = asyncio.ensure_future(call)
+    try:
+        with over.ends(lambda: LOOP.call_soon_threadsafe(task.cancel)):
+            await asyncio.wait([task])
+    except gc.Cancelled:  # before the call
+        task.cancel()
+        await asyncio.wait([task])
+    if task.cancelled():
+        raise gc.Cancelled
+    return task.result()
 
 
 class Awaited:
@@ -89,6 +104,10 @@ class Seat(driver.Seat):
         self.player = Player(super().new_player())
         return self.player
 
+    def called(self, name: str) -> Seat:
+        COMMAND.over = self.cancellation(name)
+        return self
+
 
 class Commands(driver.Commands):
     def sync_open(self, seat: Seat, how: Mapping[str, Any]) -> Any:
@@ -104,10 +123,10 @@ class Commands(driver.Commands):
         return {}
 
     def sync_run(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        task = asyncio.run_coroutine_threadsafe(seat.sync.face.run(seat.changed), LOOP)
-        seat.stop = task.cancel
-        with contextlib.suppress(concurrent.futures.CancelledError):
-            task.result()
+        COMMAND.over = gc.Cancellation()
+        seat.stop = COMMAND.over.cancel
+        with contextlib.suppress(gc.Cancelled):
+            awaited(seat.sync.face.run(seat.changed))
         return {}
 
     def sync_stop(self, seat: Seat, how: Mapping[str, Any]) -> Any:

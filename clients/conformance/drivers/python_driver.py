@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from gamed_client import sync as gs
 
 FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout", "names"]
 FEATURES += ["ensure", "providers", "qr", "account", "commit", "return_uri", "loop", "pages", "locale", "delete_newer"]
-FEATURES += ["tickets", "other_players", "confirm"]
+FEATURES += ["tickets", "other_players", "confirm", "cancel", "stop_at_once"]
 OUT = threading.Lock()
 
 
@@ -92,6 +93,9 @@ class Seat:
         known = {field.name: getattr(wire, field.name) for field in fields(wire)}
         self.client._wire = TimedWire(**known, seconds=how.get("timeout_seconds") or gc.TIMEOUT_SECONDS)
         self.player = Player(name)
+        self.over = gc.Cancellation()
+        """Ends the call."""
+        self.cancellations: dict[str, gc.Cancellation] = {}
         self.sync: gs.Sync | None = None
         self.stop = threading.Event()
         """Ends `sync_run`."""
@@ -105,9 +109,20 @@ class Seat:
     def changed(self, status: gs.Status) -> None:
         say({"event": "sync_changed", "client": self.name, "slot": status.slot, "state": status.state})
 
+    def cancellation(self, name: str) -> gc.Cancellation:
+        return self.cancellations.setdefault(name, gc.Cancellation())
+
+    def called(self, name: str) -> Seat:
+        """Return the seat for a call that the cancellation of this name ends."""
+        bound = copy.copy(self)
+        bound.over = self.cancellation(name)
+        bound.client = self.client.cancellable(bound.over)
+        bound.client._wire = replace(bound.client._wire, sleep=bound._pause)
+        return bound
+
     def _pause(self, seconds: float) -> None:
         say({"event": "pause", "client": self.name, "seconds": seconds})
-        time.sleep(seconds * self._factor)
+        self.over.wait(seconds * self._factor)
 
 
 SEATS: dict[str, Seat] = {}
@@ -157,6 +172,10 @@ class Commands:
 
     def clock(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         seat.shift = how["shift"]
+        return {}
+
+    def cancel(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.cancellation(how["cancellation"]).cancel()
         return {}
 
     def policy(self, seat: Seat, how: Mapping[str, Any]) -> Any:
@@ -415,7 +434,9 @@ def perform(command: Mapping[str, Any]) -> Any:
     method = getattr(COMMANDS, do, None)
     if method is None:
         raise Unsupported(do)
-    return method(SEATS[name], command)
+    seat = SEATS[name]
+    called = do != "cancel" and command.get("cancellation")
+    return method(seat.called(called) if called else seat, command)
 
 
 def answer(command: Mapping[str, Any]) -> None:
@@ -423,6 +444,9 @@ def answer(command: Mapping[str, Any]) -> None:
         result = {"ok": perform(command)}
     except gc.GamedError as error:
         result = {"error": error_of(error)}
+    except gc.Cancelled:
+        shown = {"code": "cancelled", "kind": "Cancelled", "detail": "This was cancelled.", "status": 0}
+        result = {"error": shown}
     except Unsupported as error:
         result = {"error": {"code": "unsupported", "kind": "Driver", "detail": repr(error)}}
     except Exception as error:

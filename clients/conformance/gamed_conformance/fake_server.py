@@ -1,8 +1,8 @@
 """The far end of the wire: passes requests on to the real server, and misbehaves as a scenario's rules say.
 
 A rule is data: `on` ("METHOD /path", with `*`), perhaps `when` (what the request must be like) and `times`, and what
-happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `append`, `change`, `cut`, `kill`, `endless`. The first that
-fits is taken.
+happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `withhold`, `append`, `change`, `cut`, `kill`, `endless`. The
+first that fits is taken.
 """
 
 from __future__ import annotations
@@ -208,6 +208,8 @@ class FakeServer:
             return b""
         answer = answer_of(deed["answer"]) if "answer" in deed else self._passed_on(request, deed)
         raw = changed(answer, deed.get("change", {})).raw(request.method)
+        if name := deed.get("withhold"):
+            self._hold(request, name, connection)
         if deed.get("lose") == "answer":
             return b""
         if "cut" in deed:  # so many bytes of the body
@@ -215,7 +217,7 @@ class FakeServer:
         return raw[: len(raw) // 2 if len(raw) < 400 else len(raw) - 10] if deed.get("tear") == "answer" else raw
 
     def _hold(self, request: Request, name: str, connection: socket.socket) -> None:
-        """Wait until the request is released, or its client has gone."""
+        """Wait until the request, or its answer, is released, or its client has gone."""
         end = time.monotonic() + LIMIT_SECONDS
         with self._changed:
             while not {name, "*"} & self._held and time.monotonic() < end:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .driver import CommandFailed, Pending
+from .driver import LIMIT_SECONDS, CommandFailed, Pending
 from .fake_server import FakeServer, Rule
 from .matching import Mismatch, decoded, encoded, expect, filled, matches
 from .surroundings import Surroundings
@@ -98,9 +98,9 @@ class ScenarioRun(Surroundings):
     def bytes_of(text: str) -> str:
         return str(encoded({"text": text})["data"])
 
-    def _check(self, do: str, step: dict[str, Any], pending: Pending) -> None:
+    def _check(self, do: str, step: dict[str, Any], pending: Pending, within: float = LIMIT_SECONDS) -> None:
         try:
-            result = decoded(pending.result())
+            result = decoded(pending.result(within))
         except CommandFailed as failure:
             may = "error" in step or step.get("either")
             if not may or failure.error.get("kind") == "Driver":
@@ -119,7 +119,7 @@ class ScenarioRun(Surroundings):
         self._pending[step.get("as", do)] = self.send(do, step)
 
     def _finish(self, name: str, step: dict[str, Any]) -> None:
-        self._check(name, step, self._pending.pop(name))
+        self._check(name, step, self._pending.pop(name), step.get("within", LIMIT_SECONDS))
 
     def _event(self, name: str, step: dict[str, Any]) -> None:
         found = self.world.driver(step.get("process", "1")).event(name, step.get("client", "a"))

@@ -36,8 +36,9 @@ CALLS = {
     "delete_newer",
     "tickets",
     "other_players",
+    "cancel",
 }
-ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout"}
+ABILITIES = {"loopback", "parallel", "shared_store", "clock", "timeout", "stop_at_once"}
 FEATURES = frozenset(CALLS | ABILITIES)
 
 

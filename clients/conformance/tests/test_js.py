@@ -19,6 +19,7 @@ CHROMIUM = [sys.executable, str(CLIENTS / "js" / "tests" / "chromium_driver.py")
 ENGINE = [sys.executable, str(CLIENTS / "js" / "tests" / "engine_driver.py")]
 OF_ENGINES = (
     "assets_*",
+    "cancel_*",
     "credential_damaged",
     "download_damaged",
     "loop_*",
@@ -35,10 +36,12 @@ OF_ENGINES = (
     "sync_play_on",
     "sync_replaced_server",
 )
-"""Where engines differ: IndexedDB, locks, events of the network, answers that break off."""
-CONTINUES = ("assets_resume", "export_interrupted")
+"""Where engines differ: IndexedDB, locks, events of the network, answers that break off, the end of a request."""
+CONTINUES = ("assets_resume", "cancel_download_part", "export_interrupted")
 """They count on bytes that arrived before an answer broke off; Firefox and WebKit may drop these, and the client then
 asks for them again."""
+DIRECT = ("cancel_at_server",)
+"""They reach the real server, which lets pages of other origins read nothing."""
 REPEATED = ("sync_fresh_device_offline", "sync_list_first", "sync_pages_cut", "sync_until_answered")
 """They lose the answer to one GET; Firefox then sends it again, and the client does not notice."""
 ENDING = """
@@ -102,7 +105,7 @@ class JavaScriptInChromium(ConformanceCase):
 class JavaScriptInFirefox(ConformanceCase):
     lacks = frozenset({"loopback"})
     few = OF_ENGINES
-    never = (*CONTINUES, *REPEATED)
+    never = (*CONTINUES, *DIRECT, *REPEATED)
 
     @classmethod
     def driver(cls) -> Sequence[str]:
@@ -114,7 +117,7 @@ class JavaScriptInWebKit(ConformanceCase):
 
     lacks = frozenset({"loopback", "assets"})
     few = OF_ENGINES
-    never = CONTINUES
+    never = (*CONTINUES, *DIRECT)
 
     @classmethod
     def driver(cls) -> Sequence[str]:
