@@ -105,16 +105,10 @@ namespace Gamed
         public IDictionary<string, AssetFile> Files { get; private set; }
 
         /// <summary>The size of all files in bytes.</summary>
-        public long Size
-        {
-            get { return Files.Values.Sum(file => file.Size); }
-        }
+        public long Size => Files.Values.Sum(file => file.Size);
 
         /// <summary>Returns the id of a release: a hash of the exact bytes of its manifest.</summary>
-        internal static string ReleaseOf(byte[] raw)
-        {
-            return "r" + Saves.Hex(Saves.Hash(raw)).Substring(0, 16);
-        }
+        internal static string ReleaseOf(byte[] raw) => "r" + Saves.Hex(Saves.Hash(raw)).Substring(0, 16);
 
         /// <summary>Parses a manifest; throws NotGamedException if this device must not store its files.</summary>
         internal static Manifest Of(byte[] raw)
@@ -184,11 +178,9 @@ namespace Gamed
         }
 
         /// <summary>Returns equal texts for paths that are the same on a file system that ignores case.</summary>
-        static string Fold(string path)
-        {
-            return path.Normalize(NormalizationForm.FormC).ToUpperInvariant().ToLowerInvariant()
+        static string Fold(string path) =>
+            path.Normalize(NormalizationForm.FormC).ToUpperInvariant().ToLowerInvariant()
                 .Normalize(NormalizationForm.FormC);
-        }
 
         /// <summary>Returns the reason why a file cannot have this path; null for a valid one.</summary>
         internal static string FlawOf(string path)
@@ -244,20 +236,11 @@ namespace Gamed
             this.root = root;
         }
 
-        internal string Staging
-        {
-            get { return Path.Combine(root, "staging"); }
-        }
+        internal string Staging => Path.Combine(root, "staging");
 
-        string Releases
-        {
-            get { return Path.Combine(root, "releases"); }
-        }
+        string Releases => Path.Combine(root, "releases");
 
-        string Use
-        {
-            get { return Path.Combine(root, "use"); }
-        }
+        string Use => Path.Combine(root, "use");
 
         internal void Make()
         {
@@ -266,10 +249,7 @@ namespace Gamed
         }
 
         /// <summary>Acquires the lock of downloads; returns null if another process has it.</summary>
-        internal IDisposable TryLock()
-        {
-            return Disk.TryLock(Path.Combine(root, "lock"));
-        }
+        internal IDisposable TryLock() => Disk.TryLock(Path.Combine(root, "lock"));
 
         /// <summary>The release that the pointer names, or null.</summary>
         internal string Current
@@ -282,20 +262,13 @@ namespace Gamed
             }
         }
 
-        internal void Point(string release)
-        {
+        internal void Point(string release) =>
             Disk.WriteWhole(Path.Combine(root, "current"), Encoding.ASCII.GetBytes(release + "\n"));
-        }
 
-        internal string FolderOf(string release)
-        {
-            return Path.Combine(Releases, release);
-        }
+        internal string FolderOf(string release) => Path.Combine(Releases, release);
 
-        internal string PathOf(string release, string path)
-        {
-            return Path.Combine(FolderOf(release), path.Replace('/', Path.DirectorySeparatorChar));
-        }
+        internal string PathOf(string release, string path) =>
+            Path.Combine(FolderOf(release), path.Replace('/', Path.DirectorySeparatorChar));
 
         /// <summary>The manifest of a complete local release, or null.</summary>
         internal Manifest ManifestOf(string release)
@@ -314,11 +287,9 @@ namespace Gamed
         }
 
         /// <summary>Lists every complete release on this device.</summary>
-        internal IEnumerable<Manifest> Whole()
-        {
-            return Directory.GetFiles(Releases, "*.json").Select(Path.GetFileNameWithoutExtension)
+        internal IEnumerable<Manifest> Whole() =>
+            Directory.GetFiles(Releases, "*.json").Select(Path.GetFileNameWithoutExtension)
                 .Where(name => Manifest.Releases.IsMatch(name)).Select(ManifestOf).Where(manifest => manifest != null);
-        }
 
         /// <summary>Writes the manifest, which makes the release complete: its files and their names are on
         /// disk.</summary>
@@ -471,10 +442,7 @@ namespace Gamed
             this.client = client;
         }
 
-        internal Wire Wire
-        {
-            get { return client.Wire; }
-        }
+        internal Wire Wire => client.Wire;
 
         internal async Task<T> AskAsync<T>(Func<string, Task<T>> call, CancellationToken cancel)
         {
@@ -714,11 +682,9 @@ namespace Gamed
             return true;
         }
 
-        static DownloadCorrupt OtherBytes()
-        {
-            return new DownloadCorruptException(new Failure("download_corrupt",
+        static DownloadCorrupt OtherBytes() =>
+            new DownloadCorruptException(new Failure("download_corrupt",
                 "The server sends other bytes than its release has."));
-        }
 
         /// <summary>Returns the number of bytes before the wanted ones: 0, unless the server sends the whole file
         /// instead of the range.</summary>
@@ -785,16 +751,10 @@ namespace Gamed
         }
 
         /// <summary>`r` and 16 digits of hex.</summary>
-        public string Id
-        {
-            get { return Manifest.Release; }
-        }
+        public string Id => Manifest.Release;
 
         /// <summary>The folder of its files, under their own paths.</summary>
-        public string Folder
-        {
-            get { return place.FolderOf(Id); }
-        }
+        public string Folder => place.FolderOf(Id);
 
         /// <summary>The files of the release.</summary>
         public Manifest Manifest { get; private set; }
@@ -870,10 +830,7 @@ namespace Gamed
 
         /// <summary>Changes to the newest complete release in this process; call it when the game has closed the files
         /// of the old one. Returns null if there is none, or another thread calls Dispose meanwhile.</summary>
-        public LocalRelease Switch()
-        {
-            return Errors.OnDisk(Switched);
-        }
+        public LocalRelease Switch() => Errors.OnDisk(Switched);
 
         LocalRelease Switched()
         {

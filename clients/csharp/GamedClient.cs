@@ -72,10 +72,8 @@ namespace Gamed
         public bool AnswerLostBefore { get; internal set; }
 
         /// <summary>True if the failure is temporary; the client has retried already.</summary>
-        public virtual bool Passing
-        {
-            get { return this is Unreachable || this is Busy || this is RateLimited || this is DownloadCorrupt; }
-        }
+        public virtual bool Passing =>
+            this is Unreachable || this is Busy || this is RateLimited || this is DownloadCorrupt;
     }
 
     /// <summary>A failure: Code is for the program, Detail for the person.</summary>
@@ -225,10 +223,7 @@ namespace Gamed
         internal InvalidProof(Failure how) : base(how) { }
 
         /// <summary>The number of further attempts; 0: the sign-in has ended.</summary>
-        public int AttemptsLeft
-        {
-            get { return (int)(Members.Maybe<long?>(Problem, "attempts_left") ?? 0); }
-        }
+        public int AttemptsLeft => (int)(Members.Maybe<long?>(Problem, "attempts_left") ?? 0);
     }
 
     /// <summary>The finish code is wrong.</summary>
@@ -256,22 +251,13 @@ namespace Gamed
         internal Conflict(Failure how) : base(how) { }
 
         /// <summary>The save that the write was based on, or null.</summary>
-        public SaveInfo Base
-        {
-            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "base")); }
-        }
+        public SaveInfo Base => SaveInfo.Maybe(Members.Maybe<object>(Problem, "base"));
 
         /// <summary>The current save of the slot, or null.</summary>
-        public SaveInfo Current
-        {
-            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "current")); }
-        }
+        public SaveInfo Current => SaveInfo.Maybe(Members.Maybe<object>(Problem, "current"));
 
         /// <summary>The refused bytes, as the server keeps them, or null.</summary>
-        public SaveInfo Yours
-        {
-            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours")); }
-        }
+        public SaveInfo Yours => SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours"));
 
         /// <summary>The sides of each slot of a commit whose base did not match. Empty for a single write.</summary>
         public IList<SlotConflict> Slots
@@ -306,9 +292,8 @@ namespace Gamed
         /// <summary>The refused bytes, as the server keeps them, or null.</summary>
         public SaveInfo Yours { get; private set; }
 
-        internal static SlotConflict Of(IDictionary<string, object> value)
-        {
-            return new SlotConflict
+        internal static SlotConflict Of(IDictionary<string, object> value) =>
+            new SlotConflict
             {
                 Slot = Members.Of<string>(value, "slot"),
                 Code = Members.Maybe<string>(value, "code") ?? "version_conflict",
@@ -316,7 +301,6 @@ namespace Gamed
                 Current = SaveInfo.Maybe(Members.Maybe<object>(value, "current")),
                 Yours = SaveInfo.Maybe(Members.Maybe<object>(value, "yours")),
             };
-        }
     }
 
     /// <summary>The player has reached a limit; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
@@ -409,51 +393,33 @@ namespace Gamed
             Row("login_expired", how => new LoginExpiredException(how)));
 
         static KeyValuePair<string, Func<Failure, GamedException>> Row(string codes,
-            Func<Failure, GamedException> make)
-        {
-            return new KeyValuePair<string, Func<Failure, GamedException>>(codes, make);
-        }
+            Func<Failure, GamedException> make) =>
+            new KeyValuePair<string, Func<Failure, GamedException>>(codes, make);
 
         static Dictionary<string, Func<Failure, GamedException>> Table(
-            params KeyValuePair<string, Func<Failure, GamedException>>[] rows)
-        {
-            return rows.SelectMany(row => row.Key.Split(' '), (row, code) => Row(code, row.Value))
+            params KeyValuePair<string, Func<Failure, GamedException>>[] rows) =>
+            rows.SelectMany(row => row.Key.Split(' '), (row, code) => Row(code, row.Value))
                 .ToDictionary(row => row.Key, row => row.Value);
-        }
 
-        internal static GamedException SignedOut()
-        {
-            return new SignInRequiredException(new Failure("signed_out", "No player is signed in here."));
-        }
+        internal static GamedException SignedOut() =>
+            new SignInRequiredException(new Failure("signed_out", "No player is signed in here."));
 
-        internal static GamedException Cancelled()
-        {
-            return new LoginCancelledException("login_cancelled", "The sign-in was cancelled.");
-        }
+        internal static GamedException Cancelled() =>
+            new LoginCancelledException("login_cancelled", "The sign-in was cancelled.");
 
         /// <summary>Returns whether the client deletes its refresh credential: only after these codes
         /// (docs/protocol.md: Rules for clients).</summary>
-        internal static bool Forgets(GamedError error)
-        {
-            return In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
-        }
+        internal static bool Forgets(GamedError error) =>
+            In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
 
         /// <summary>Returns whether only another sign-in helps after this error of a request with a
         /// credential.</summary>
-        internal static bool NeedsSignIn(GamedError error)
-        {
-            return Forgets(error) || In(error.Code, "token_invalid signed_out");
-        }
+        internal static bool NeedsSignIn(GamedError error) =>
+            Forgets(error) || In(error.Code, "token_invalid signed_out");
 
-        internal static bool Renews(GamedError error)
-        {
-            return In(error.Code, "token_expired token_invalid");
-        }
+        internal static bool Renews(GamedError error) => In(error.Code, "token_expired token_invalid");
 
-        static bool In(string code, string codes)
-        {
-            return codes.Split(' ').Contains(code);
-        }
+        static bool In(string code, string codes) => codes.Split(' ').Contains(code);
 
         /// <summary>Returns the error of a response that is not a success, by its `code`.</summary>
         internal static GamedError Of(Answer answer)
@@ -477,10 +443,8 @@ namespace Gamed
             return error;
         }
 
-        static string Words(IDictionary<string, object> problem, string code)
-        {
-            return Members.Maybe<string>(problem, "detail") ?? Members.Maybe<string>(problem, "title") ?? code;
-        }
+        static string Words(IDictionary<string, object> problem, string code) =>
+            Members.Maybe<string>(problem, "detail") ?? Members.Maybe<string>(problem, "title") ?? code;
 
         static GamedError OfCode(string code, string detail, Answer answer, IDictionary<string, object> problem)
         {
@@ -578,10 +542,7 @@ namespace Gamed
         static readonly UTF8Encoding Utf8 = new UTF8Encoding(false, true);
 
         /// <summary>Parses a text; throws FormatException.</summary>
-        public static object Parse(string text)
-        {
-            return new Reader(text).Whole();
-        }
+        public static object Parse(string text) => new Reader(text).Whole();
 
         /// <summary>Parses UTF-8; throws FormatException.</summary>
         public static object Parse(byte[] text)
@@ -626,12 +587,10 @@ namespace Gamed
             return Equals(one, other);
         }
 
-        static bool IsNumber(object value)
-        {
-            return value is long || value is int || value is double || value is decimal || value is float
+        static bool IsNumber(object value) =>
+            value is long || value is int || value is double || value is decimal || value is float
                 || value is short || value is byte || value is uint || value is ulong || value is ushort
                 || value is sbyte;
-        }
 
         static void Write(StringBuilder text, object value, int depth)
         {
@@ -945,10 +904,8 @@ namespace Gamed
             return of != null && of.TryGetValue(name, out value) && value is T ? (T)value : default(T);
         }
 
-        internal static IEnumerable<IDictionary<string, object>> Objects(IDictionary<string, object> of, string name)
-        {
-            return Of<List<object>>(of, name).OfType<IDictionary<string, object>>();
-        }
+        internal static IEnumerable<IDictionary<string, object>> Objects(IDictionary<string, object> of, string name) =>
+            Of<List<object>>(of, name).OfType<IDictionary<string, object>>();
     }
 
     // --- Addresses ---------------------------------------------------------------------------------------------------
@@ -1029,10 +986,7 @@ namespace Gamed
             }
         }
 
-        static bool IsLoopback(string host)
-        {
-            return host == "localhost" || host == "127.0.0.1" || host == "::1";
-        }
+        static bool IsLoopback(string host) => host == "localhost" || host == "127.0.0.1" || host == "::1";
 
         /// <summary>Returns `url` if it has this origin: a server must not send a player's browser to another server.
         /// Else throws <see cref="UntrustedAddressException"/>.</summary>
@@ -1061,16 +1015,10 @@ namespace Gamed
         }
 
         /// <summary>Compares scheme, host and port.</summary>
-        public override bool Equals(object other)
-        {
-            return other is Origin && other.ToString() == ToString();
-        }
+        public override bool Equals(object other) => other is Origin && other.ToString() == ToString();
 
         /// <summary>Returns equal numbers for equal origins.</summary>
-        public override int GetHashCode()
-        {
-            return ToString().GetHashCode();
-        }
+        public override int GetHashCode() => ToString().GetHashCode();
     }
 
     // --- The wire ----------------------------------------------------------------------------------------------------
@@ -1095,10 +1043,7 @@ namespace Gamed
         public double TimeoutSeconds { get; internal set; }
 
         /// <summary>Without headers and body: they hold secrets.</summary>
-        public override string ToString()
-        {
-            return Method + " " + Url;
-        }
+        public override string ToString() => Method + " " + Url;
     }
 
     /// <summary>One answer, of any status. Its body is read once, from anywhere; disposing breaks a read off.</summary>
@@ -1188,11 +1133,9 @@ namespace Gamed
             }
         }
 
-        internal static GamedException Unproven(GamedRequest request, Exception error)
-        {
-            return new UntrustedAddressException("untrusted_certificate",
+        internal static GamedException Unproven(GamedRequest request, Exception error) =>
+            new UntrustedAddressException("untrusted_certificate",
                 request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", error);
-        }
 
         static HttpWebRequest Prepared(GamedRequest request)
         {
@@ -1222,10 +1165,8 @@ namespace Gamed
 
         /// <summary>Raises the number of connections to one server: .NET Framework has two, which long waits would
         /// use.</summary>
-        internal static void AllowWaits(ServicePoint server)
-        {
+        internal static void AllowWaits(ServicePoint server) =>
             server.ConnectionLimit = Math.Max(server.ConnectionLimit, 64);
-        }
 
         static void SetRange(HttpWebRequest http, Match range)
         {
@@ -1324,10 +1265,7 @@ namespace Gamed
             return Headers.TryGetValue(name, out value) && value != null ? value : "";
         }
 
-        internal string MediaType
-        {
-            get { return Header("Content-Type").Split(';')[0].Trim().ToLowerInvariant(); }
-        }
+        internal string MediaType => Header("Content-Type").Split(';')[0].Trim().ToLowerInvariant();
 
         internal Dictionary<string, object> Json()
         {
@@ -1382,10 +1320,7 @@ namespace Gamed
         internal GamedOptions Options;
         internal int Tries;
 
-        internal Wire With(int tries)
-        {
-            return new Wire { Origin = Origin, Agent = Agent, Options = Options, Tries = tries };
-        }
+        internal Wire With(int tries) => new Wire { Origin = Origin, Agent = Agent, Options = Options, Tries = tries };
 
         /// <summary> Returns a successful response or throws a GamedError. Passing failures are retried, so the server
         /// may receive the request twice.</summary>
@@ -1553,12 +1488,10 @@ namespace Gamed
             return head.Header("Transfer-Encoding") != "";
         }
 
-        static bool IsNetwork(Exception e)
-        {
-            return e is IOException || e is WebException || e is SocketException || e is TimeoutException
+        static bool IsNetwork(Exception e) =>
+            e is IOException || e is WebException || e is SocketException || e is TimeoutException
                 || e is ObjectDisposedException || e is OperationCanceledException || e is InvalidOperationException
                 || e is NotSupportedException || e is FormatException;
-        }
 
         /// <summary>Returns the seconds before the next try: the server's, else doubling; random, so that not all
         /// clients retry at once.</summary>
@@ -1629,10 +1562,7 @@ namespace Gamed
         }
 
         /// <summary>Describes the credential without its secrets.</summary>
-        public override string ToString()
-        {
-            return PlayerId + " at " + Origin;
-        }
+        public override string ToString() => PlayerId + " at " + Origin;
 
         /// <summary>Returns whether the access token can be used at `now`, seconds since 1970, without a
         /// refresh.</summary>
@@ -1681,16 +1611,14 @@ namespace Gamed
             return text;
         }
 
-        internal string ToJson()
-        {
-            return Json.Write(new Dictionary<string, object>
+        internal string ToJson() =>
+            Json.Write(new Dictionary<string, object>
             {
                 { "origin", Origin }, { "player_id", PlayerId }, { "session_id", SessionId }, { "provider", Provider },
                 { "refresh_credential", RefreshCredential }, { "access_token", AccessToken },
                 { "access_expires", AccessExpires }, { "access_lifetime", AccessLifetime },
                 { "player_name", PlayerName },
             });
-        }
 
         /// <summary>Parses the stored form; returns null if it is not a credential of this origin.</summary>
         internal static Credential FromJson(string text, Origin origin)
@@ -1755,15 +1683,10 @@ namespace Gamed
             this.store = store;
         }
 
-        public Task<IDisposable> LockAsync(CancellationToken cancel)
-        {
-            return Errors.OnDiskAsync(Errors.OnDisk(() => store.LockAsync(cancel)));
-        }
+        public Task<IDisposable> LockAsync(CancellationToken cancel) =>
+            Errors.OnDiskAsync(Errors.OnDisk(() => store.LockAsync(cancel)));
 
-        public string Read()
-        {
-            return Errors.OnDisk(() => store.Read());
-        }
+        public string Read() => Errors.OnDisk(() => store.Read());
 
         public void Write(string text)
         {
@@ -1851,10 +1774,7 @@ namespace Gamed
         }
 
         /// <summary>Throws IOException.</summary>
-        public virtual void Delete()
-        {
-            Disk.Delete(path + ".json");
-        }
+        public virtual void Delete() => Disk.Delete(path + ".json");
     }
 
     /// <summary>An action that Dispose runs once.</summary>
@@ -1901,15 +1821,9 @@ namespace Gamed
         [DllImport("kernel32.dll")]
         static extern IntPtr LocalFree(IntPtr memory);
 
-        internal static byte[] Seal(byte[] data)
-        {
-            return With(data, true);
-        }
+        internal static byte[] Seal(byte[] data) => With(data, true);
 
-        internal static byte[] Open(byte[] data)
-        {
-            return With(data, false);
-        }
+        internal static byte[] Open(byte[] data) => With(data, false);
 
         static byte[] With(byte[] data, bool seal)
         {
@@ -1974,10 +1888,7 @@ namespace Gamed
             account = Encoding.UTF8.GetBytes(place);
         }
 
-        public Task<IDisposable> LockAsync(CancellationToken cancel)
-        {
-            return file.LockAsync(cancel);
-        }
+        public Task<IDisposable> LockAsync(CancellationToken cancel) => file.LockAsync(cancel);
 
         public string Read()
         {
@@ -1995,10 +1906,7 @@ namespace Gamed
                     account, (uint)fresh.Length, fresh, IntPtr.Zero));
         }
 
-        public void Delete()
-        {
-            WithItem((item, data) => Check(SecKeychainItemDelete(item)));
-        }
+        public void Delete() => WithItem((item, data) => Check(SecKeychainItemDelete(item)));
 
         /// <summary>Passes the item to `use`; returns false if it does not exist.</summary>
         bool WithItem(Action<IntPtr, byte[]> use)
@@ -2249,15 +2157,9 @@ namespace Gamed
         }
 
         /// <summary>Returns whether this is EWOULDBLOCK of Linux or of macOS.</summary>
-        static bool IsTaken(int error)
-        {
-            return error == 11 || error == 35;
-        }
+        static bool IsTaken(int error) => error == 11 || error == 35;
 
-        internal static byte[] Bytes(string path)
-        {
-            return Encoding.UTF8.GetBytes(path + "\0");
-        }
+        internal static byte[] Bytes(string path) => Encoding.UTF8.GetBytes(path + "\0");
 
         static IOException Failed(string path)
         {
@@ -2326,10 +2228,7 @@ namespace Gamed
         public string Label { get; private set; }
 
         /// <summary>The label.</summary>
-        public override string ToString()
-        {
-            return Label;
-        }
+        public override string ToString() => Label;
     }
 
     /// <summary>A ready person for a game in a console: prints to stderr, reads lines of stdin.</summary>
@@ -2435,15 +2334,9 @@ namespace Gamed
         }
 
         /// <summary>Prints the text for the player.</summary>
-        public virtual void Problem(GamedError error)
-        {
-            Print(PlayerTexts.Problem(Locale, error));
-        }
+        public virtual void Problem(GamedError error) => Print(PlayerTexts.Problem(Locale, error));
 
-        static void Print(string line)
-        {
-            Console.Error.WriteLine(line);
-        }
+        static void Print(string line) => Console.Error.WriteLine(line);
     }
 
     /// <summary>The texts for players: in English, and in the languages of GamedTexts.cs if the game has that
@@ -2489,17 +2382,11 @@ namespace Gamed
         }
 
         /// <summary>Returns true for a language whose script is written from right to left.</summary>
-        public static bool IsRightToLeft(string locale)
-        {
-            return IsRightToLeft(NumberOf(locale));
-        }
+        public static bool IsRightToLeft(string locale) => IsRightToLeft(NumberOf(locale));
 
         /// <summary>Returns a language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no
         /// language.</summary>
-        internal static string Tag(string locale)
-        {
-            return Language.Match(locale ?? "").Value.Replace('_', '-');
-        }
+        internal static string Tag(string locale) => Language.Match(locale ?? "").Value.Replace('_', '-');
 
         static int NumberOf(string locale)
         {
@@ -2877,10 +2764,7 @@ namespace Gamed
         public string Linked { get; private set; }
 
         /// <summary>True once RunAsync has its outcome: a late Cancel must not end the new session.</summary>
-        internal bool Ended
-        {
-            get { return over.IsCancellationRequested; }
-        }
+        internal bool Ended => over.IsCancellationRequested;
 
         /// <summary>Passes the address with which the app was opened; returns false if it belongs to another login: it
         /// does not have an effect then.</summary>
@@ -2902,10 +2786,8 @@ namespace Gamed
 
         /// <summary>Signs in through the browser; ends once the credential is on disk. Any failure cancels the login.
         /// Throws LoginFailedException or a subclass, GamedError, OperationCanceledException.</summary>
-        public Task<Credential> RunAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => RunHereAsync(cancel), cancel);
-        }
+        public Task<Credential> RunAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => RunHereAsync(cancel), cancel);
 
         async Task<Credential> RunHereAsync(CancellationToken cancel)
         {
@@ -2964,15 +2846,13 @@ namespace Gamed
             }
         }
 
-        Task<Dictionary<string, object>> PreparedAsync(CancellationToken cancel)
-        {
-            return UntilAsync(early.Token, async both =>
+        Task<Dictionary<string, object>> PreparedAsync(CancellationToken cancel) =>
+            UntilAsync(early.Token, async both =>
             {
                 Dictionary<string, object> start = await prepare(both).ConfigureAwait(false);
                 both.ThrowIfCancellationRequested();
                 return start;
             }, cancel);
-        }
 
         /// <summary>Awaits `work`, which `end` cancels if the sign-in was cancelled; throws LoginCancelledException
         /// then.</summary>
@@ -3232,21 +3112,16 @@ namespace Gamed
         }
 
         /// <summary>Returns the members of the protocol, for <see cref="Json.Write(object)"/>.</summary>
-        public Dictionary<string, object> ToJson()
-        {
-            return new Dictionary<string, object>
+        public Dictionary<string, object> ToJson() =>
+            new Dictionary<string, object>
             {
                 { "slot", Slot }, { "version", Version }, { "etag", Etag }, { "size", Size }, { "sha256", Sha256 },
                 { "content_type", ContentType }, { "modified", Modified }, { "meta", Meta },
                 { "conflicts", Conflicts.Cast<object>().ToList() }, { "device", Device },
             };
-        }
 
         /// <summary>Slot and etag.</summary>
-        public override string ToString()
-        {
-            return Slot + " " + Etag;
-        }
+        public override string ToString() => Slot + " " + Etag;
     }
 
     /// <summary>An entry of a list of changes: <see cref="Version"/> deleted the save.</summary>
@@ -3342,9 +3217,8 @@ namespace Gamed
         /// <summary>The name of the device that wrote or deleted, or null.</summary>
         public string Device { get; private set; }
 
-        internal static SaveVersion Of(IDictionary<string, object> value)
-        {
-            return new SaveVersion
+        internal static SaveVersion Of(IDictionary<string, object> value) =>
+            new SaveVersion
             {
                 Version = Members.Of<long>(value, "version"),
                 Kind = Members.Of<string>(value, "kind"),
@@ -3353,7 +3227,6 @@ namespace Gamed
                 Save = Members.Maybe<string>(value, "etag") == null ? null : SaveInfo.Of(value),
                 Device = Members.Maybe<string>(value, "device"),
             };
-        }
     }
 
     /// <summary>The bytes of a slot at the time of the read.</summary>
@@ -3410,22 +3283,13 @@ namespace Gamed
         }
 
         /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
-        public static implicit operator Base(Save save)
-        {
-            return save == null ? null : new Base(save.Etag);
-        }
+        public static implicit operator Base(Save save) => save == null ? null : new Base(save.Etag);
 
         /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
-        public static implicit operator Base(SaveInfo info)
-        {
-            return info == null ? null : new Base(info.Etag);
-        }
+        public static implicit operator Base(SaveInfo info) => info == null ? null : new Base(info.Etag);
 
         /// <summary>Null for null; throws RefusedException if it has no etag.</summary>
-        public static implicit operator Base(string etag)
-        {
-            return etag == null ? null : new Base(etag);
-        }
+        public static implicit operator Base(string etag) => etag == null ? null : new Base(etag);
 
         internal static Dictionary<string, string> Condition(Base on)
         {
@@ -3434,10 +3298,7 @@ namespace Gamed
         }
 
         /// <summary>The etag, or `*`.</summary>
-        public override string ToString()
-        {
-            return tag;
-        }
+        public override string ToString() => tag;
     }
 
     /// <summary>One write, or one delete, of a commit.</summary>
@@ -3471,10 +3332,7 @@ namespace Gamed
         }
 
         /// <summary>Deletes the version that was read.</summary>
-        public static SlotWrite Deletion(string slot, Base on)
-        {
-            return new SlotWrite(slot, on);
-        }
+        public static SlotWrite Deletion(string slot, Base on) => new SlotWrite(slot, on);
 
         /// <summary>The slot's name.</summary>
         public string Slot { get; private set; }
@@ -3516,15 +3374,13 @@ namespace Gamed
         /// <summary>Null if the slot was deleted.</summary>
         public SaveInfo Save { get; private set; }
 
-        internal static CommitResult Of(IDictionary<string, object> value)
-        {
-            return new CommitResult
+        internal static CommitResult Of(IDictionary<string, object> value) =>
+            new CommitResult
             {
                 Slot = Members.Of<string>(value, "slot"),
                 Version = Members.Of<long>(value, "version"),
                 Save = Members.Maybe<string>(value, "etag") == null ? null : SaveInfo.Of(value),
             };
-        }
     }
 
     /// <summary>Names of slots, and digests.</summary>
@@ -3535,11 +3391,9 @@ namespace Gamed
         static readonly Regex Digest = new Regex(@"sha-256=:([A-Za-z0-9+/]+=*):");
 
         /// <summary>Returns whether the name is a slot; it is also a safe file name, on Windows too.</summary>
-        internal static bool IsSlot(string slot)
-        {
-            return slot != null && Slots.IsMatch(slot) && !slot.EndsWith(".", StringComparison.Ordinal)
+        internal static bool IsSlot(string slot) =>
+            slot != null && Slots.IsMatch(slot) && !slot.EndsWith(".", StringComparison.Ordinal)
                 && !Devices.IsMatch(slot);
-        }
 
         /// <summary>Returns the path of a slot; throws RefusedException for an invalid name.</summary>
         internal static string PathOf(string slot)
@@ -3550,10 +3404,8 @@ namespace Gamed
             return "/game/saves/" + slot;
         }
 
-        internal static string VersionPath(string slot, long number)
-        {
-            return PathOf(slot) + "/versions/" + number.ToString(CultureInfo.InvariantCulture);
-        }
+        internal static string VersionPath(string slot, long number) =>
+            PathOf(slot) + "/versions/" + number.ToString(CultureInfo.InvariantCulture);
 
         internal static byte[] Hash(byte[] data)
         {
@@ -3561,22 +3413,14 @@ namespace Gamed
                 return sha256.ComputeHash(data);
         }
 
-        internal static string Hex(byte[] data)
-        {
-            return string.Concat(data.Select(b => b.ToString("x2", CultureInfo.InvariantCulture)));
-        }
+        internal static string Hex(byte[] data) =>
+            string.Concat(data.Select(b => b.ToString("x2", CultureInfo.InvariantCulture)));
 
         /// <summary>`sha-256=:...:` (RFC 9530).</summary>
-        internal static string DigestField(byte[] data)
-        {
-            return "sha-256=:" + Convert.ToBase64String(Hash(data)) + ":";
-        }
+        internal static string DigestField(byte[] data) => "sha-256=:" + Convert.ToBase64String(Hash(data)) + ":";
 
         /// <summary>Throws DownloadCorruptException unless the body matches the server's digest.</summary>
-        internal static void CheckDigest(Answer answer)
-        {
-            CheckDigest(answer.Header("Repr-Digest"), Hash(answer.Body));
-        }
+        internal static void CheckDigest(Answer answer) => CheckDigest(answer.Header("Repr-Digest"), Hash(answer.Body));
 
         internal static void CheckDigest(string field, byte[] hash)
         {
@@ -3878,25 +3722,18 @@ namespace Gamed
         /// <summary>The name of this server for files: its host, readable, and a hash of its origin, unique.</summary>
         public string Place { get; private set; }
 
-        internal Wire Wire
-        {
-            get { return wire; }
-        }
+        internal Wire Wire => wire;
 
         // -- the player --
 
         /// <summary>Returns whether this device has a credential; sends no request.</summary>
-        public async Task<bool> SignedInAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return await CredentialAsync(cancel).ConfigureAwait(false) != null;
-        }
+        public async Task<bool> SignedInAsync(CancellationToken cancel = default(CancellationToken)) =>
+            await CredentialAsync(cancel).ConfigureAwait(false) != null;
 
         /// <summary>Reads the kept credential, or null, from the disk: another process, or a Sync, may have signed out
         /// meanwhile. Sends no request.</summary>
-        public Task<Credential> CredentialAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => held == null ? KeptAsync(cancel) : Task.FromResult(LookedAt(held)), cancel);
-        }
+        public Task<Credential> CredentialAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => held == null ? KeptAsync(cancel) : Task.FromResult(LookedAt(held)), cancel);
 
         /// <summary>Reads the credential without the lock, which a refresh may hold for long.</summary>
         Credential LookedAt(Credential known)
@@ -3930,15 +3767,13 @@ namespace Gamed
         }
 
         /// <summary>Requests `GET /auth/config` (docs/protocol.md: Signing in).</summary>
-        public Task<Policy> PolicyAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(async () =>
+        public Task<Policy> PolicyAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(async () =>
             {
                 Dictionary<string, object> value = await OfferedAsync("/auth/config", cancel).ConfigureAwait(false);
                 return new Policy(Members.Of<string>(value, "mode"),
                     Members.Of<List<object>>(value, "providers").OfType<string>().ToList().AsReadOnly());
             }, cancel);
-        }
 
         async Task<Dictionary<string, object>> OfferedAsync(string path, CancellationToken cancel)
         {
@@ -3951,10 +3786,8 @@ namespace Gamed
         /// <summary>Requests `GET /auth/providers`: show one button for each. The list is empty in `local` mode: show
         /// one button for the server itself. An older server does not send labels, so they are made of the
         /// names.</summary>
-        public Task<IList<LoginProvider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => ListedAsync(cancel), cancel);
-        }
+        public Task<IList<LoginProvider>> ProvidersAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => ListedAsync(cancel), cancel);
 
         async Task<IList<LoginProvider>> ListedAsync(CancellationToken cancel)
         {
@@ -3981,10 +3814,8 @@ namespace Gamed
         /// offline. Throws OperationCanceledException. A game does not need another call at its start.
         /// </summary>
         public Task<bool> EnsureSignedInAsync(IPerson person, SignInOptions how = null,
-            CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => EnsuredAsync(person, how, cancel), cancel);
-        }
+            CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => EnsuredAsync(person, how, cancel), cancel);
 
         async Task<bool> EnsuredAsync(IPerson person, SignInOptions how, CancellationToken cancel)
         {
@@ -4033,10 +3864,8 @@ namespace Gamed
         /// this device had before. Throws LoginFailedException or a subclass, GamedError,
         /// OperationCanceledException.</summary>
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
-            CancellationToken cancel = default(CancellationToken))
-        {
-            return await BeginSignIn(person, how).RunAsync(cancel).ConfigureAwait(false);
-        }
+            CancellationToken cancel = default(CancellationToken)) =>
+            await BeginSignIn(person, how).RunAsync(cancel).ConfigureAwait(false);
 
         /// <summary>Signs in in two steps: RunAsync; CancelAsync and Returned meanwhile.</summary>
         public SignIn BeginSignIn(IPerson person, SignInOptions how = null)
@@ -4130,10 +3959,8 @@ namespace Gamed
         /// session. `all` ends every session of the player; `others` ends all but this one and deletes nothing here
         /// (docs/protocol.md: Sessions).
         /// </summary>
-        public Task<bool> SignOutAsync(string scope = "this", CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => SignedOutAsync(scope, cancel), CancellationToken.None);
-        }
+        public Task<bool> SignOutAsync(string scope = "this", CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => SignedOutAsync(scope, cancel), CancellationToken.None);
 
         async Task<bool> SignedOutAsync(string scope, CancellationToken cancel)
         {
@@ -4235,17 +4062,14 @@ namespace Gamed
         // -- the account --
 
         /// <summary>Lists the devices on which the player is signed in, last used first.</summary>
-        public Task<IList<DeviceSession>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<DeviceSession>)
+        public Task<IList<DeviceSession>> ListSessionsAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Then(GameAsync("GET", "/auth/sessions", new Call(), cancel), answer => (IList<DeviceSession>)
                 Members.Objects(answer.Json(), "sessions").Select(DeviceSession.Of).ToList().AsReadOnly());
-        }
 
         /// <summary>Signs one device out; if it is this one, the credential here is deleted, too. Throws
         /// NotFoundException.</summary>
-        public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(async () =>
+        public Task EndSessionAsync(string sessionId, CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(async () =>
             {
                 if (!Segments.IsMatch(sessionId ?? ""))
                     throw new NotFoundException(new Failure("session_not_found",
@@ -4253,14 +4077,11 @@ namespace Gamed
                 await DeleteOnceAsync("/auth/sessions/" + sessionId, cancel).ConfigureAwait(false);
                 await ForgetAsync(sessionId).ConfigureAwait(false);
             }, cancel);
-        }
 
         /// <summary>Lists the accounts that sign in as this player, oldest first.</summary>
-        public Task<IList<LinkedIdentity>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<LinkedIdentity>)
+        public Task<IList<LinkedIdentity>> ListIdentitiesAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Then(GameAsync("GET", "/auth/identities", new Call(), cancel), answer => (IList<LinkedIdentity>)
                 Members.Objects(answer.Json(), "identities").Select(LinkedIdentity.Of).ToList().AsReadOnly());
-        }
 
         /// <summary>Links another account through the browser, so that both sign in as this player; returns the
         /// provider in the server's spelling. Throws SignInRequiredException with `reauthentication_required` if the
@@ -4295,14 +4116,12 @@ namespace Gamed
 
         /// <summary>Erases the player with saves, sessions and linked accounts, and the credential here. Throws
         /// SignInRequiredException with `reauthentication_required` if the sign-in is older than ten minutes.</summary>
-        public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(async () =>
+        public Task DeletePlayerAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(async () =>
             {
                 await ForgetAsync(await DeleteOnceAsync("/auth/player", cancel).ConfigureAwait(false))
                     .ConfigureAwait(false);
             }, cancel);
-        }
 
         /// <summary>Sends a DELETE that may end this session; a repetition that finds it ended has succeeded. Returns
         /// the session that asked.</summary>
@@ -4361,10 +4180,8 @@ namespace Gamed
         /// <summary>Writes all kept versions of the player's saves into a zip file, whole or not at all; returns its
         /// size in bytes. An interrupted download continues where it was. Throws LocalDamagedException if the file
         /// cannot be written.</summary>
-        public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => ExportedAsync(path, cancel), cancel);
-        }
+        public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => ExportedAsync(path, cancel), cancel);
 
         async Task<long> ExportedAsync(string path, CancellationToken cancel)
         {
@@ -4384,10 +4201,8 @@ namespace Gamed
         // -- saves --
 
         /// <summary>Lists every slot that has a save.</summary>
-        public async Task<IList<SaveInfo>> ListSavesAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return (await ChangesAsync(null, 0, cancel).ConfigureAwait(false)).Saves;
-        }
+        public async Task<IList<SaveInfo>> ListSavesAsync(CancellationToken cancel = default(CancellationToken)) =>
+            (await ChangesAsync(null, 0, cancel).ConfigureAwait(false)).Saves;
 
         /// <summary>
         /// Requests the changes since the cursor of an earlier result; all slots without a cursor, or if the server no
@@ -4550,7 +4365,7 @@ namespace Gamed
         public Task<VersionsPage> VersionsPageAsync(string slot, long? before = null, int? limit = null,
             CancellationToken cancel = default(CancellationToken))
         {
-            string number = before == null ? null : before.Value.ToString(CultureInfo.InvariantCulture);
+            string number = before?.ToString(CultureInfo.InvariantCulture);
             string path = WithQuery(Saves.PathOf(slot) + "/versions", "before", number, limit);
             return Then(GameAsync("GET", path, new Call(), cancel), answer => VersionsPage.Of(answer.Json(), before));
         }
@@ -4595,30 +4410,23 @@ namespace Gamed
             }
         }
 
-        static async Task<T> Then<T>(Task<Answer> answer, Func<Answer, T> read)
-        {
-            return read(await answer.ConfigureAwait(false));
-        }
+        static async Task<T> Then<T>(Task<Answer> answer, Func<Answer, T> read) =>
+            read(await answer.ConfigureAwait(false));
 
         // -- staying signed in --
 
         /// <summary>Returns a client that acts for this player only: it throws PlayerChangedException once another
         /// player has signed in here. `tries`: 0 for the number of this client.</summary>
-        public GamedClient Only(string playerId, int tries = 0)
-        {
-            return new GamedClient(this, playerId, tries);
-        }
+        public GamedClient Only(string playerId, int tries = 0) => new GamedClient(this, playerId, tries);
 
         /// <summary>Sends a request in the player's name; repeats it once with a newer token if the server rejects the
         /// first.</summary>
-        Task<Answer> GameAsync(string method, string path, Call how, CancellationToken cancel)
-        {
-            return Task.Run(() => InNameAsync(used =>
+        Task<Answer> GameAsync(string method, string path, Call how, CancellationToken cancel) =>
+            Task.Run(() => InNameAsync(used =>
             {
                 how.Bearer = used.AccessToken;
                 return wire.CallAsync(method, path, how, cancel);
             }, cancel), cancel);
-        }
 
         internal async Task<T> InNameAsync<T>(Func<Credential, Task<T>> request, CancellationToken cancel)
         {
@@ -4686,10 +4494,8 @@ namespace Gamed
             }
         }
 
-        bool Works(Credential credential, string stale)
-        {
-            return credential.Fresh(options.Now()) && credential.AccessToken != stale;
-        }
+        bool Works(Credential credential, string stale) =>
+            credential.Fresh(options.Now()) && credential.AccessToken != stale;
 
         /// <summary>Refresh; the caller holds the lock. A repetition is safe: until the new pair is used, the server
         /// returns it again.</summary>
@@ -4716,10 +4522,8 @@ namespace Gamed
         /// <summary>Stores the result of a finished sign-in (docs/protocol.md: Collect), or of `gamed players token`
         /// and `gamed dev` for a game's own tests; on disk before its first use.</summary>
         public Task<Credential> KeepAsync(IDictionary<string, object> complete,
-            CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(() => KeepHereAsync(complete, cancel), cancel);
-        }
+            CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(() => KeepHereAsync(complete, cancel), cancel);
 
         async Task<Credential> KeepHereAsync(IDictionary<string, object> complete, CancellationToken cancel)
         {
@@ -4783,10 +4587,7 @@ namespace Gamed
         }
 
         /// <summary>Returns the members as the server sent them.</summary>
-        public IDictionary<string, object> ToJson()
-        {
-            return members;
-        }
+        public IDictionary<string, object> ToJson() => members;
     }
 
     /// <summary>One account that signs in as the player. Instants are RFC 3339, by the server's clock.</summary>
@@ -4810,9 +4611,8 @@ namespace Gamed
         /// <summary>True if the server still has this provider.</summary>
         public bool CanSignIn { get; private set; }
 
-        internal static LinkedIdentity Of(IDictionary<string, object> value)
-        {
-            return new LinkedIdentity
+        internal static LinkedIdentity Of(IDictionary<string, object> value) =>
+            new LinkedIdentity
             {
                 members = value,
                 Provider = Members.Of<string>(value, "provider"),
@@ -4820,13 +4620,9 @@ namespace Gamed
                 LastUsedAt = Members.Maybe<string>(value, "last_used_at") ?? "",
                 CanSignIn = Members.Maybe<bool?>(value, "can_sign_in") ?? true,
             };
-        }
 
         /// <summary>Returns the members as the server sent them.</summary>
-        public IDictionary<string, object> ToJson()
-        {
-            return members;
-        }
+        public IDictionary<string, object> ToJson() => members;
     }
 
     /// <summary>The ways to sign in at a server.</summary>

@@ -49,10 +49,8 @@ namespace Gamed
             return new HttpClient(handler) { Timeout = Timeout.InfiniteTimeSpan };
         }
 
-        internal static Task<GamedResponse> SendUsualAsync(GamedRequest request, CancellationToken cancel)
-        {
-            return Usual.Value.SendAsync(request, cancel);
-        }
+        internal static Task<GamedResponse> SendUsualAsync(GamedRequest request, CancellationToken cancel) =>
+            Usual.Value.SendAsync(request, cancel);
 
         /// <summary>Sends a request. Throws UntrustedAddressException for an invalid certificate, IOException without a
         /// response, TimeoutException, OperationCanceledException.</summary>
@@ -161,10 +159,7 @@ namespace Gamed
     public sealed partial class GamedRequest
     {
         /// <summary>How long one step on the network may take.</summary>
-        public TimeSpan Timeout
-        {
-            get { return TimeSpan.FromSeconds(TimeoutSeconds); }
-        }
+        public TimeSpan Timeout => TimeSpan.FromSeconds(TimeoutSeconds);
     }
 
     public sealed partial class GamedOptions
@@ -184,19 +179,13 @@ namespace Gamed
             set { ReturnSeconds = Typed.Seconds(value); }
         }
 
-        partial void UseToday()
-        {
-            Send = ClientHttp.SendUsualAsync;
-        }
+        partial void UseToday() => Send = ClientHttp.SendUsualAsync;
     }
 
     public partial class GamedError
     {
         /// <summary>How long the server asks to wait, or null.</summary>
-        public TimeSpan? RetryDelay
-        {
-            get { return RetryAfter == null ? (TimeSpan?)null : TimeSpan.FromSeconds(RetryAfter.Value); }
-        }
+        public TimeSpan? RetryDelay => RetryAfter == null ? (TimeSpan?)null : TimeSpan.FromSeconds(RetryAfter.Value);
     }
 
     // --- Texts as values ---------------------------------------------------------------------------------------------
@@ -209,10 +198,8 @@ namespace Gamed
 
         static readonly Regex Instants = new Regex(@"\A[0-9]{4}-[0-9][0-9]-[0-9][0-9]T");
 
-        internal static double Seconds(TimeSpan time)
-        {
-            return time < TimeSpan.Zero ? Unlimited : Math.Min(time.TotalSeconds, Unlimited);
-        }
+        internal static double Seconds(TimeSpan time) =>
+            time < TimeSpan.Zero ? Unlimited : Math.Min(time.TotalSeconds, Unlimited);
 
         /// <summary>Returns an instant (RFC 3339); null for a text that is not one.</summary>
         internal static DateTimeOffset? Time(string text)
@@ -330,130 +317,82 @@ namespace Gamed
     public sealed partial class Policy
     {
         /// <summary>The Mode as a value.</summary>
-        public SignInMode SignInMode
-        {
-            get { return Typed.Value<SignInMode>(Mode); }
-        }
+        public SignInMode SignInMode => Typed.Value<SignInMode>(Mode);
     }
 
     public sealed partial class SaveInfo
     {
         /// <summary>The time of the write by the server's clock, or null.</summary>
-        public DateTimeOffset? ModifiedTime
-        {
-            get { return Typed.Time(Modified); }
-        }
+        public DateTimeOffset? ModifiedTime => Typed.Time(Modified);
     }
 
     public sealed partial class SaveVersion
     {
         /// <summary>The Kind as a value.</summary>
-        public VersionKind VersionKind
-        {
-            get { return Typed.Value<VersionKind>(Kind); }
-        }
+        public VersionKind VersionKind => Typed.Value<VersionKind>(Kind);
 
         /// <summary>The latest time of its deletion; null while only newer versions can replace it.</summary>
-        public DateTimeOffset? ExpiresTime
-        {
-            get { return Typed.Time(Expires); }
-        }
+        public DateTimeOffset? ExpiresTime => Typed.Time(Expires);
     }
 
     public sealed partial class DeviceSession
     {
         /// <summary>The time of the sign-in, or null.</summary>
-        public DateTimeOffset? CreatedTime
-        {
-            get { return Typed.Time(CreatedAt); }
-        }
+        public DateTimeOffset? CreatedTime => Typed.Time(CreatedAt);
 
         /// <summary>The time of the last sign-in or refresh, or null.</summary>
-        public DateTimeOffset? LastUsedTime
-        {
-            get { return Typed.Time(LastUsedAt); }
-        }
+        public DateTimeOffset? LastUsedTime => Typed.Time(LastUsedAt);
 
         /// <summary>The time of its end without another refresh, or null.</summary>
-        public DateTimeOffset? ExpiresTime
-        {
-            get { return Typed.Time(ExpiresAt); }
-        }
+        public DateTimeOffset? ExpiresTime => Typed.Time(ExpiresAt);
     }
 
     public sealed partial class LinkedIdentity
     {
         /// <summary>The time of the first sign-in or of the link, or null.</summary>
-        public DateTimeOffset? LinkedTime
-        {
-            get { return Typed.Time(LinkedAt); }
-        }
+        public DateTimeOffset? LinkedTime => Typed.Time(LinkedAt);
 
         /// <summary>The time of the last sign-in, or null.</summary>
-        public DateTimeOffset? LastUsedTime
-        {
-            get { return Typed.Time(LastUsedAt); }
-        }
+        public DateTimeOffset? LastUsedTime => Typed.Time(LastUsedAt);
     }
 
     public sealed partial class SyncStatus
     {
         /// <summary>The State as a value.</summary>
-        public SlotState SlotState
-        {
-            get { return Typed.Value<SlotState>(State); }
-        }
+        public SlotState SlotState => Typed.Value<SlotState>(State);
 
         /// <summary>The time of the save, to show, or null.</summary>
-        public DateTimeOffset? ModifiedTime
-        {
-            get { return Typed.Time(Modified); }
-        }
+        public DateTimeOffset? ModifiedTime => Typed.Time(Modified);
     }
 
     public sealed partial class OtherSave
     {
         /// <summary>The time of the save, to show, or null.</summary>
-        public DateTimeOffset? ModifiedTime
-        {
-            get { return Typed.Time(Modified); }
-        }
+        public DateTimeOffset? ModifiedTime => Typed.Time(Modified);
     }
 
     public sealed partial class OtherPlayer
     {
         /// <summary>The time of the newest save, to show, or null.</summary>
-        public DateTimeOffset? ModifiedTime
-        {
-            get { return Typed.Time(Modified); }
-        }
+        public DateTimeOffset? ModifiedTime => Typed.Time(Modified);
     }
 
     public sealed partial class SyncSide
     {
         /// <summary>The time of the save, to show, or null.</summary>
-        public DateTimeOffset? ModifiedTime
-        {
-            get { return Typed.Time(Modified); }
-        }
+        public DateTimeOffset? ModifiedTime => Typed.Time(Modified);
     }
 
     public sealed partial class SyncConflict
     {
         /// <summary>The Reason as a value.</summary>
-        public ConflictReason ConflictReason
-        {
-            get { return Typed.Value<ConflictReason>(Reason); }
-        }
+        public ConflictReason ConflictReason => Typed.Value<ConflictReason>(Reason);
     }
 
     public sealed partial class AssetProgress
     {
         /// <summary>The Stage as a value.</summary>
-        public DownloadStage DownloadStage
-        {
-            get { return Typed.Value<DownloadStage>(Stage); }
-        }
+        public DownloadStage DownloadStage => Typed.Value<DownloadStage>(Stage);
     }
 
     // --- The player --------------------------------------------------------------------------------------------------
@@ -527,10 +466,8 @@ namespace Gamed
     public sealed partial class GamedClient
     {
         /// <summary>Reads the player, usage and limits: the typed form of WhoamiAsync.</summary>
-        public async Task<PlayerSummary> GetPlayerAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return new PlayerSummary(await WhoamiAsync(cancel).ConfigureAwait(false));
-        }
+        public async Task<PlayerSummary> GetPlayerAsync(CancellationToken cancel = default(CancellationToken)) =>
+            new PlayerSummary(await WhoamiAsync(cancel).ConfigureAwait(false));
 
         /// <summary>Signs out: see the form with a text.</summary>
         public Task<bool> SignOutAsync(SessionScope scope, CancellationToken cancel = default(CancellationToken))
@@ -542,10 +479,8 @@ namespace Gamed
 
         /// <summary>Requests the changes: see the form with seconds. `wait` is at most 25 seconds.</summary>
         public Task<Changes> ChangesAsync(string since, TimeSpan wait,
-            CancellationToken cancel = default(CancellationToken), int? limit = null)
-        {
-            return ChangesAsync(since, (int)Math.Ceiling(wait.TotalSeconds), cancel, limit);
-        }
+            CancellationToken cancel = default(CancellationToken), int? limit = null) =>
+            ChangesAsync(since, (int)Math.Ceiling(wait.TotalSeconds), cancel, limit);
     }
 
     // --- Offline play ------------------------------------------------------------------------------------------------
@@ -586,37 +521,23 @@ namespace Gamed
         /// pool.</summary>
         public event EventHandler<ProblemChangedEventArgs> ProblemChanged;
 
-        partial void OnChanged(SyncStatus status)
-        {
-            EventHandler<SlotChangedEventArgs> handlers = Changed;
-            if (handlers != null)
-                handlers(this, new SlotChangedEventArgs(status));
-        }
+        partial void OnChanged(SyncStatus status) => Changed?.Invoke(this, new SlotChangedEventArgs(status));
 
         partial void OnProblem(GamedError before, GamedError now)
         {
-            EventHandler<ProblemChangedEventArgs> handlers = ProblemChanged;
-            if (handlers != null && (before == null ? null : before.Code) != (now == null ? null : now.Code))
-                handlers(this, new ProblemChangedEventArgs(now));
+            if (before?.Code != now?.Code)
+                ProblemChanged?.Invoke(this, new ProblemChangedEventArgs(now));
         }
 
         /// <summary>Waits for the first list: see the form with seconds.</summary>
-        public Task<bool> ReadyAsync(TimeSpan within, CancellationToken cancel = default(CancellationToken))
-        {
-            return ReadyAsync(Typed.Seconds(within), cancel);
-        }
+        public Task<bool> ReadyAsync(TimeSpan within, CancellationToken cancel = default(CancellationToken)) =>
+            ReadyAsync(Typed.Seconds(within), cancel);
 
         /// <summary>Closes: see the form with seconds.</summary>
-        public Task CloseAsync(TimeSpan within)
-        {
-            return CloseAsync(Typed.Seconds(within));
-        }
+        public Task CloseAsync(TimeSpan within) => CloseAsync(Typed.Seconds(within));
 
         /// <summary>Closes as Dispose does; ends when it is done. For `await using` of C# 8.</summary>
-        public Task DisposeAsync()
-        {
-            return CloseAsync(ExitSeconds);
-        }
+        public Task DisposeAsync() => CloseAsync(ExitSeconds);
     }
 
     // --- Downloads ---------------------------------------------------------------------------------------------------
@@ -625,23 +546,16 @@ namespace Gamed
     {
         /// <summary>Opens the folder of the releases without waiting for the disk; `folder` as in the
         /// constructor.</summary>
-        public static Task<Assets> OpenAsync(GamedClient client, string folder = null)
-        {
-            return Task.Run(() => new Assets(client, folder));
-        }
+        public static Task<Assets> OpenAsync(GamedClient client, string folder = null) =>
+            Task.Run(() => new Assets(client, folder));
 
         /// <summary>Calls Switch without waiting for the disk.</summary>
-        public Task<LocalRelease> SwitchAsync()
-        {
-            return Task.Run(() => Switch());
-        }
+        public Task<LocalRelease> SwitchAsync() => Task.Run(() => Switch());
 
         /// <summary>Downloads a release: see DownloadAsync. A Progress reports on the thread that created it.</summary>
         public Task<Manifest> DownloadWithProgressAsync(string channel, IProgress<AssetProgress> progress,
-            bool verify = false, CancellationToken cancel = default(CancellationToken))
-        {
-            return DownloadAsync(channel, progress == null ? (Action<AssetProgress>)null : progress.Report, verify,
+            bool verify = false, CancellationToken cancel = default(CancellationToken)) =>
+            DownloadAsync(channel, progress == null ? (Action<AssetProgress>)null : progress.Report, verify,
                 cancel);
-        }
     }
 }

@@ -65,23 +65,19 @@ namespace Gamed
         /// <summary>RFC 3339, by this device's or the server's clock: only show it to the player.</summary>
         internal string Modified;
 
-        internal static Local Of(SaveInfo info)
-        {
-            return info == null ? null : new Local
+        internal static Local Of(SaveInfo info) =>
+            info == null ? null : new Local
             {
                 Sha256 = info.Sha256, Size = info.Size, ContentType = info.ContentType, Meta = info.Meta,
                 Modified = info.Modified,
             };
-        }
 
         /// <summary>Returns a copy with the content type and meta in the server's spelling.</summary>
-        internal Local Labelled(SaveInfo info)
-        {
-            return new Local
+        internal Local Labelled(SaveInfo info) =>
+            new Local
             {
                 Sha256 = Sha256, Size = Size, ContentType = info.ContentType, Meta = info.Meta, Modified = Modified,
             };
-        }
 
         /// <summary>Compares bytes, content type and meta; null equals null.</summary>
         internal static bool Same(Local one, Local other)
@@ -92,14 +88,12 @@ namespace Gamed
                 && Json.Same(one.Meta, other.Meta);
         }
 
-        internal static object ToJson(Local local)
-        {
-            return local == null ? null : new Dictionary<string, object>
+        internal static object ToJson(Local local) =>
+            local == null ? null : new Dictionary<string, object>
             {
                 { "sha256", local.Sha256 }, { "size", local.Size }, { "content_type", local.ContentType },
                 { "meta", local.Meta }, { "modified", local.Modified },
             };
-        }
 
         internal static Local FromJson(object value)
         {
@@ -122,13 +116,11 @@ namespace Gamed
         internal Local Local;
         internal SaveInfo Base;
 
-        internal static object ToJson(Sent sent)
-        {
-            return sent == null ? null : new Dictionary<string, object>
+        internal static object ToJson(Sent sent) =>
+            sent == null ? null : new Dictionary<string, object>
             {
                 { "local", Local.ToJson(sent.Local) }, { "base", Record.Info(sent.Base) },
             };
-        }
 
         internal static Sent FromJson(object value)
         {
@@ -151,14 +143,12 @@ namespace Gamed
         /// <summary>The conflict copy that the server keeps of the refused bytes.</summary>
         internal SaveInfo Copy;
 
-        internal static object ToJson(Dispute dispute)
-        {
-            return dispute == null ? null : new Dictionary<string, object>
+        internal static object ToJson(Dispute dispute) =>
+            dispute == null ? null : new Dictionary<string, object>
             {
                 { "reason", dispute.Reason }, { "base", Record.Info(dispute.Base) },
                 { "current", Record.Info(dispute.Current) }, { "copy", Record.Info(dispute.Copy) },
             };
-        }
     }
 
     /// <summary>A whole list whose pages are arriving; after an interruption the next SendAsync continues it.</summary>
@@ -237,10 +227,7 @@ namespace Gamed
             return copy;
         }
 
-        static string Tag(SaveInfo info)
-        {
-            return info == null ? null : info.Etag;
-        }
+        static string Tag(SaveInfo info) => info?.Etag;
 
         /// <summary>True if the server has a version that the game has not read, and the game has not changed its
         /// own.</summary>
@@ -320,9 +307,8 @@ namespace Gamed
 
         /// <summary>Records that both sides have the same bytes. The game's content type and meta are still sent if
         /// they differ; without own changes it adopts the server's.</summary>
-        Record Settled(SaveInfo remote)
-        {
-            return With(r =>
+        Record Settled(SaveInfo remote) =>
+            With(r =>
             {
                 r.Base = remote;
                 r.Dispute = null;
@@ -331,7 +317,6 @@ namespace Gamed
                 else
                     r.Dirty = remote != null && !Local.Same(Local, Local.Of(remote));
             });
-        }
 
         /// <summary>Updates an open conflict to the server's current version.</summary>
         Record Moved()
@@ -370,7 +355,7 @@ namespace Gamed
         /// <summary>Records that the server performed Sent, as `info`; the game may have written since.</summary>
         internal Record Acknowledged(SaveInfo info, bool exactly = true)
         {
-            bool done = exactly && Local.Same(Local, Sent == null ? null : Sent.Local);
+            bool done = exactly && Local.Same(Local, Sent?.Local);
             return With(r =>
             {
                 if (done && info != null && Local != null)
@@ -381,34 +366,28 @@ namespace Gamed
             });
         }
 
-        internal Record Written(SaveInfo info, string cursor)
-        {
-            return Acknowledged(info).With(r =>
+        internal Record Written(SaveInfo info, string cursor) =>
+            Acknowledged(info).With(r =>
             {
                 r.Remote = info;
                 r.Deleted = false;
                 r.Unlisted = cursor;
             });
-        }
 
-        internal Record Removed(SaveInfo current)
-        {
-            return Acknowledged(null).With(r =>
+        internal Record Removed(SaveInfo current) =>
+            Acknowledged(null).With(r =>
             {
                 r.Remote = current;
                 r.Deleted = current == null;
             });
-        }
 
         /// <summary>Records that Sent was performed and another device has written after it.</summary>
-        internal Record Superseded(Conflict error)
-        {
-            return Acknowledged(error.Yours).With(r =>
+        internal Record Superseded(Conflict error) =>
+            Acknowledged(error.Yours).With(r =>
             {
                 r.Remote = error.Current;
                 r.Deleted = error.Current == null;
             });
-        }
 
         internal Record Disputed(Conflict error)
         {
@@ -425,21 +404,14 @@ namespace Gamed
             }).Heard(current, deleted);
         }
 
-        SaveInfo Theirs
-        {
-            get { return Dispute == null ? null : Dispute.Current; }
-        }
+        SaveInfo Theirs => Dispute?.Current;
 
         /// <summary>True if this device has neither a pending write nor a conflict here.</summary>
-        internal bool Idle
-        {
-            get { return !Dirty && Sent == null && Dispute == null; }
-        }
+        internal bool Idle => !Dirty && Sent == null && Dispute == null;
 
         /// <summary>Adopts bytes from before the sign-in, without a base, so that they never replace others.</summary>
-        internal Record Adopted(Local local)
-        {
-            return With(made =>
+        internal Record Adopted(Local local) =>
+            With(made =>
             {
                 made.Local = local;
                 made.Base = null;
@@ -447,37 +419,26 @@ namespace Gamed
                 made.Deleted = false;
                 made.Dropped = Local ?? Dropped;
             });
-        }
 
         /// <summary>Returns whether ReadAsync returns these bytes, now or after a download.</summary>
-        internal bool Has(string digest)
-        {
-            return new[] { Local, Local.Of(Remote), Offered }.Any(side => side != null && side.Sha256 == digest);
-        }
+        internal bool Has(string digest) =>
+            new[] { Local, Local.Of(Remote), Offered }.Any(side => side != null && side.Sha256 == digest);
 
         /// <summary>The bytes that ReadAsync takes: an offer waits while this device's own bytes are pending or in
         /// a conflict.</summary>
-        internal Local Unread
-        {
-            get { return Idle ? Offered : null; }
-        }
+        internal Local Unread => Idle ? Offered : null;
 
         /// <summary>Records that the game has read Offered, which may have arrived: it is sent before any write after
         /// it.</summary>
-        internal Record TookOffered()
-        {
-            return Adopted(Offered).With(r =>
+        internal Record TookOffered() =>
+            Adopted(Offered).With(r =>
             {
                 r.Offered = null;
                 r.Sent = new Sent { Local = Offered };
             });
-        }
 
         /// <summary>Records that the server has Offered as `info`, which the game has not read.</summary>
-        internal Record Placed(SaveInfo info)
-        {
-            return With(r => r.Offered = null).Heard(info);
-        }
+        internal Record Placed(SaveInfo info) => With(r => r.Offered = null).Heard(info);
 
         /// <summary>Records that another device was first; Offered stays to be read.</summary>
         internal Record NotPlaced(Conflict error)
@@ -486,20 +447,17 @@ namespace Gamed
             return record.Heard(error.Current, error.Code == "deleted");
         }
 
-        internal Record KeptMine()
-        {
-            return With(r =>
+        internal Record KeptMine() =>
+            With(r =>
             {
-                r.Spent = Dispute == null ? null : Dispute.Copy;
+                r.Spent = Dispute?.Copy;
                 r.Base = Theirs;
                 r.Dirty = true;
                 r.Dispute = null;
             });
-        }
 
-        internal Record KeptTheirs()
-        {
-            return GaveWay().With(r =>
+        internal Record KeptTheirs() =>
+            GaveWay().With(r =>
             {
                 r.Local = Local.Of(Theirs);
                 r.Base = Theirs;
@@ -507,7 +465,6 @@ namespace Gamed
                 r.Deleted = Dispute != null && Dispute.Reason == "deleted";
                 r.Dispute = null;
             });
-        }
 
         internal Record Merged(Local local)
         {
@@ -542,22 +499,18 @@ namespace Gamed
         {
             get
             {
-                Local copy = UnsentCopy == null ? null : UnsentCopy.Local;
-                Local[] locals = { Local, Dropped, Offered, copy, Sent == null ? null : Sent.Local };
-                SaveInfo[] infos = { Base, Remote, Dispute == null ? null : Dispute.Base, Theirs };
+                Local copy = UnsentCopy?.Local;
+                Local[] locals = { Local, Dropped, Offered, copy, Sent?.Local };
+                SaveInfo[] infos = { Base, Remote, Dispute?.Base, Theirs };
                 IEnumerable<string> mine = locals.Where(local => local != null).Select(local => local.Sha256);
                 return new HashSet<string>(mine.Concat(infos.Where(i => i != null).Select(i => i.Sha256)));
             }
         }
 
-        internal static object Info(SaveInfo info)
-        {
-            return info == null ? null : info.ToJson();
-        }
+        internal static object Info(SaveInfo info) => info?.ToJson();
 
-        internal string ToJson()
-        {
-            return Json.Write(new Dictionary<string, object>
+        internal string ToJson() =>
+            Json.Write(new Dictionary<string, object>
             {
                 { "format", Format }, { "slot", Slot }, { "local", Local.ToJson(Local) }, { "base", Info(Base) },
                 { "dirty", Dirty }, { "sent", Sent.ToJson(Sent) }, { "remote", Info(Remote) }, { "deleted", Deleted },
@@ -565,7 +518,6 @@ namespace Gamed
                 { "unsent_copy", Sent.ToJson(UnsentCopy) }, { "unlisted", Unlisted },
                 { "offered", Local.ToJson(Offered) },
             });
-        }
 
         /// <summary>Parses the stored form. Throws FormatException, NotGamedException, InvalidCastException,
         /// KeyNotFoundException.</summary>
@@ -622,10 +574,7 @@ namespace Gamed
                 throw new InUseException(new Failure("in_use", "This game is running already, with the same saves."));
         }
 
-        public void Dispose()
-        {
-            held.Dispose();
-        }
+        public void Dispose() => held.Dispose();
 
         /// <summary>Reads all records, by slot. Throws LocalDamagedException.</summary>
         internal SortedDictionary<string, Record> Records()
@@ -697,10 +646,7 @@ namespace Gamed
             return data != null && Saves.Hex(Saves.Hash(data)) == digest ? data : null;
         }
 
-        internal void Discard(string slot, string digest)
-        {
-            Discard(Path.Combine(Of(slot), digest));
-        }
+        internal void Discard(string slot, string digest) => Discard(Path.Combine(Of(slot), digest));
 
         static void Discard(string path)
         {
@@ -731,10 +677,8 @@ namespace Gamed
             }
         }
 
-        internal void KeepCursor(string cursor)
-        {
+        internal void KeepCursor(string cursor) =>
             Disk.WriteWhole(Path.Combine(folder, "cursor"), Encoding.UTF8.GetBytes(cursor));
-        }
 
         /// <summary>Reads `name` of the player, and `adopted`: a text `slot/sha256` for each save that they have
         /// adopted from another player.</summary>
@@ -756,16 +700,10 @@ namespace Gamed
         }
 
         /// <summary>The player's name; null if it is not known.</summary>
-        internal string Name
-        {
-            get { return Members.Maybe<string>(About, "name"); }
-        }
+        internal string Name => Members.Maybe<string>(About, "name");
 
         /// <summary>The saves of other players that this one has adopted.</summary>
-        internal List<object> AdoptedBefore()
-        {
-            return Members.Maybe<List<object>>(About, "adopted") ?? new List<object>();
-        }
+        internal List<object> AdoptedBefore() => Members.Maybe<List<object>>(About, "adopted") ?? new List<object>();
 
         internal void KeepAbout(string name, object value)
         {
@@ -774,10 +712,7 @@ namespace Gamed
             Disk.WriteWhole(Path.Combine(folder, "player"), Encoding.ASCII.GetBytes(Json.Write(about)));
         }
 
-        string Of(string slot)
-        {
-            return Path.Combine(folder, "slots", slot);
-        }
+        string Of(string slot) => Path.Combine(folder, "slots", slot);
     }
 
     // --- The interface of a game -------------------------------------------------------------------------------------
@@ -826,10 +761,7 @@ namespace Gamed
         /// <summary>The reason why the server rejects the save, or null.</summary>
         public GamedError Problem { get; internal set; }
 
-        internal bool Shown
-        {
-            get { return Size != null || (State != InStep && State != Unknown); }
-        }
+        internal bool Shown => Size != null || (State != InStep && State != Unknown);
     }
 
     /// <summary>A save of another player, for a menu.</summary>
@@ -901,40 +833,23 @@ namespace Gamed
 
         /// <summary>"changed"; "deleted" at the server; "lost": the server does not know this save (erased, or an old
         /// backup).</summary>
-        public string Reason
-        {
-            get { return Shown.Reason; }
-        }
+        public string Reason => Shown.Reason;
 
         /// <summary>The save that both sides continued, or null.</summary>
-        public SaveInfo BaseInfo
-        {
-            get { return Shown.Base; }
-        }
+        public SaveInfo BaseInfo => Shown.Base;
 
         /// <summary>The server's save, or null.</summary>
-        public SaveInfo Current
-        {
-            get { return Shown.Current; }
-        }
+        public SaveInfo Current => Shown.Current;
 
         /// <summary>The server's conflict copy of this device's side, or null.</summary>
-        public SaveInfo Copy
-        {
-            get { return Shown.Copy; }
-        }
+        public SaveInfo Copy => Shown.Copy;
 
         /// <summary>Reads this device's side, as it is now; returns null if it was deleted here.</summary>
-        public Task<SyncSide> MineAsync()
-        {
-            return sync.MineAsync(Slot);
-        }
+        public Task<SyncSide> MineAsync() => sync.MineAsync(Slot);
 
         /// <summary>Reads the server's side; returns null if it is deleted or lost. May send a request.</summary>
-        public Task<SyncSide> TheirsAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return sync.SideAsync(Slot, Current, cancel);
-        }
+        public Task<SyncSide> TheirsAsync(CancellationToken cancel = default(CancellationToken)) =>
+            sync.SideAsync(Slot, Current, cancel);
 
         /// <summary>Reads the save that both sides continued; returns null if there was none or it is not
         /// kept.</summary>
@@ -952,10 +867,7 @@ namespace Gamed
 
         /// <summary>Writes this device's side over theirs, which stays in the server's history. Throws
         /// ConflictOverException.</summary>
-        public Task KeepMineAsync()
-        {
-            return sync.AnswerAsync(this, record => record.KeptMine());
-        }
+        public Task KeepMineAsync() => sync.AnswerAsync(this, record => record.KeptMine());
 
         /// <summary>Continues from theirs: read it. The server keeps this device's side as a conflict copy: the next
         /// SendAsync sends the bytes that the game has saved since the conflict began. They also stay here, see
@@ -967,10 +879,8 @@ namespace Gamed
         }
 
         /// <summary>Continues from new bytes that combine both. Throws ConflictOverException.</summary>
-        public Task MergedAsync(byte[] data, IDictionary<string, object> meta = null)
-        {
-            return sync.MergedAsync(this, data, meta);
-        }
+        public Task MergedAsync(byte[] data, IDictionary<string, object> meta = null) =>
+            sync.MergedAsync(this, data, meta);
     }
 
     sealed class SlotProblem
@@ -981,10 +891,7 @@ namespace Gamed
         internal double Due;
 
         /// <summary>True if a retry cannot help: the server rejected the write, or a file is damaged.</summary>
-        internal bool Final
-        {
-            get { return (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamagedException; }
-        }
+        internal bool Final => (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamagedException;
     }
 
     /// <summary>A signal that stays set until it is cleared.</summary>
@@ -992,20 +899,13 @@ namespace Gamed
     {
         volatile TaskCompletionSource<bool> rung = Fresh();
 
-        static TaskCompletionSource<bool> Fresh()
-        {
-            return new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
-        }
+        static TaskCompletionSource<bool> Fresh() =>
+            new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
 
-        internal Task Rung
-        {
-            get { return rung.Task; }
-        }
+        internal Task Rung => rung.Task;
 
-        internal void Ring()
-        {
-            rung.TrySetResult(true);
-        }
+        /// <summary>Returns whether it was clear.</summary>
+        internal bool Ring() => rung.TrySetResult(true);
 
         internal void Clear()
         {
@@ -1018,6 +918,9 @@ namespace Gamed
     public sealed partial class Sync : IDisposable
     {
         const int WaitSeconds = 25;
+
+        /// <summary>A timer of .NET takes no more than 49 days.</summary>
+        const double LongestSeconds = 86400;
 
         /// <summary>The longest time that Dispose waits until pending saves are sent.</summary>
         const double ExitSeconds = 5;
@@ -1132,50 +1035,35 @@ namespace Gamed
         /// InUseException, LocalDamagedException.
         /// </summary>
         public static Task<Sync> OpenAsync(GamedClient client, string folder = null,
-            CancellationToken cancel = default(CancellationToken))
-        {
-            return Errors.OnDiskAsync(Task.Run(async () =>
+            CancellationToken cancel = default(CancellationToken)) =>
+            Errors.OnDiskAsync(Task.Run(async () =>
             {
                 folder = folder ?? Path.Combine(client.Folder, "sync");
                 string place = Path.GetFullPath(Path.Combine(folder, client.Place));
                 Task closing;
                 if (Closing.TryGetValue(place, out closing))
-                    using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
-                    {
-                        Task never = Task.Delay(Timeout.Infinite, enough.Token);
-                        await Task.WhenAny(closing, never).ConfigureAwait(false);
-                        enough.Cancel();
-                        cancel.ThrowIfCancellationRequested();
-                    }
+                    await EitherAsync(closing, LongestSeconds, cancel).ConfigureAwait(false);
+                cancel.ThrowIfCancellationRequested();
                 Credential credential = await client.CredentialAsync(cancel).ConfigureAwait(false);
                 if (credential == null && HasPlayers(place))
                     throw Errors.SignedOut();
                 return new Sync(client, credential, place);
             }, cancel));
-        }
 
         /// <summary>Returns whether a player has signed in here before.</summary>
-        static bool HasPlayers(string place)
-        {
-            return Directory.Exists(place)
+        static bool HasPlayers(string place) =>
+            Directory.Exists(place)
                 && Directory.GetDirectories(place).Any(path => Path.GetFileName(path) != Unowned);
-        }
 
         /// <summary>The player; empty before the first sign-in.</summary>
         public string PlayerId { get; private set; }
 
         /// <summary>The error of the last SendAsync, also of the loop; null if it succeeded: for a display that says
         /// "offline".</summary>
-        public GamedError Problem
-        {
-            get { return lastProblem; }
-        }
+        public GamedError Problem => lastProblem;
 
         /// <summary>The older name of <see cref="Problem"/>.</summary>
-        public GamedError Trouble
-        {
-            get { return lastProblem; }
-        }
+        public GamedError Trouble => lastProblem;
 
         /// <summary>Calls CloseAsync with 5 seconds in the background; the process ends after it. An OpenAsync of the
         /// same saves waits for it.</summary>
@@ -1217,8 +1105,7 @@ namespace Gamed
                         store.Dispose();
                     closed = true;
                 }
-                ended.Ring();
-                return true;
+                return ended.Ring();
             }).ConfigureAwait(false);
         }
 
@@ -1252,28 +1139,33 @@ namespace Gamed
         /// received a list. Call it after RunAsync was started and before the first ReadAsync. False: this device was
         /// never online with this player; ReadAsync throws NotKnownException. A device that knows its saves does not
         /// wait for a server that does not respond.</summary>
-        public Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(async () =>
+        public Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(async () =>
             {
                 await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
                 return cursor != null;
             }, cancel);
-        }
 
         /// <summary>Waits until `done` at the end of a SendAsync, at most `within` seconds.</summary>
         async Task UntilAsync(Func<bool> done, double within, CancellationToken cancel)
         {
             double end = Now() + within;
             for (Task rung = ended.Rung; !done() && Now() < end; rung = ended.Rung)
-                using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
-                {
-                    double left = Math.Max(0, Math.Min(end - Now(), 86400));
-                    Task time = Task.Delay(TimeSpan.FromSeconds(left), enough.Token);
-                    await Task.WhenAny(time, rung).ConfigureAwait(false);
-                    enough.Cancel();
-                    cancel.ThrowIfCancellationRequested();
-                }
+            {
+                await EitherAsync(rung, end - Now(), cancel).ConfigureAwait(false);
+                cancel.ThrowIfCancellationRequested();
+            }
+        }
+
+        /// <summary>Waits for `work`, unless it is null, for the time, or for the cancel; throws for none.</summary>
+        static async Task EitherAsync(Task work, double seconds, CancellationToken cancel)
+        {
+            using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+            {
+                Task time = Delay(Math.Max(0, Math.Min(seconds, LongestSeconds)), enough.Token);
+                await (work == null ? Task.WhenAny(time) : Task.WhenAny(time, work)).ConfigureAwait(false);
+                enough.Cancel();
+            }
         }
 
         /// <summary>True if waiting for SendAsync would not help ReadyAsync.</summary>
@@ -1287,16 +1179,10 @@ namespace Gamed
         }
 
         /// <summary>True if the last SendAsync failed, and Start was not called since to overcome that.</summary>
-        bool Failed
-        {
-            get { return lastProblem != null && !(Ends(lastProblem) && triedStarts != starts); }
-        }
+        bool Failed => lastProblem != null && !(Ends(lastProblem) && triedStarts != starts);
 
         /// <summary>Returns whether the error ends the loop: waiting does not help.</summary>
-        static bool Ends(GamedError error)
-        {
-            return error is SignInRequiredException || error is PlayerBlockedException;
-        }
+        static bool Ends(GamedError error) => error is SignInRequiredException || error is PlayerBlockedException;
 
         /// <summary>Raises the events of GamedNet.cs, if the game has that file.</summary>
         partial void OnChanged(SyncStatus status);
@@ -1350,17 +1236,11 @@ namespace Gamed
         /// slot was never written. Throws NotKnownException before the first list (see ReadyAsync), DeletedException,
         /// LocalDamagedException, and UnreachableException while a listed save has not been downloaded. In a conflict
         /// the result is this device's side. Etag is empty for bytes that the server does not have yet.</summary>
-        public Task<Save> ReadAsync(string slot)
-        {
-            return InTurn(() => Look(slot, true));
-        }
+        public Task<Save> ReadAsync(string slot) => InTurn(() => Look(slot, true));
 
         /// <summary>Reads the same bytes, but does not base the next write on them: for a preview, or a copy
         /// elsewhere.</summary>
-        public Task<Save> PeekAsync(string slot)
-        {
-            return InTurn(() => Look(slot, false));
-        }
+        public Task<Save> PeekAsync(string slot) => InTurn(() => Look(slot, false));
 
         /// <summary>Writes bytes to this device's disk, based on the version that the game last read or wrote here. The
         /// next SendAsync sends them. Newer bytes replace older ones that have not been sent. Do not change `data`
@@ -1377,8 +1257,7 @@ namespace Gamed
                     Local local = Kept(slot, data, contentType, plain);
                     Change(slot, record => record.Wrote(local));
                 }
-                bell.Ring();
-                return true;
+                return bell.Ring();
             });
         }
 
@@ -1397,60 +1276,42 @@ namespace Gamed
                         throw new NotKnownException();
                     Change(slot, record => record.RemovedHere(includingNewer));
                 }
-                bell.Ring();
-                return true;
+                return bell.Ring();
             });
         }
 
         /// <summary>Lists the status of every slot that has bytes or a pending change.</summary>
-        public Task<IList<SyncStatus>> SlotsAsync()
-        {
-            return InTurn(() => (IList<SyncStatus>)Statuses().Where(status => status.Shown).ToList());
-        }
+        public Task<IList<SyncStatus>> SlotsAsync() =>
+            InTurn(() => (IList<SyncStatus>)Statuses().Where(status => status.Shown).ToList());
 
         /// <summary>Returns the status of a slot, also of an empty one.</summary>
-        public Task<SyncStatus> StatusAsync(string slot)
-        {
-            return InTurn(() => StatusOf(slot));
-        }
+        public Task<SyncStatus> StatusAsync(string slot) => InTurn(() => StatusOf(slot));
 
         /// <summary>Ends once all earlier calls have ended: their saves are on the disk.</summary>
-        internal Task WrittenAsync()
-        {
-            return InTurn(() => true);
-        }
+        internal Task WrittenAsync() => InTurn(() => true);
 
         /// <summary>Lists the conflicts in which the player has to choose.</summary>
-        public Task<IList<SyncConflict>> ConflictsAsync()
-        {
-            return InTurn(() =>
+        public Task<IList<SyncConflict>> ConflictsAsync() =>
+            InTurn(() =>
             {
                 lock (gate)
                     return (IList<SyncConflict>)records.Values.Where(record => record.Dispute != null)
                         .Select(record => new SyncConflict(this, record.Slot, record.Dispute)).ToList();
             });
-        }
 
         /// <summary>Reads the bytes that KeepTheirsAsync or a delete, also on this device, last replaced here: to undo
         /// the choice.</summary>
-        public Task<SyncSide> LostAsync(string slot)
-        {
-            return InTurn(() => Side(slot, record => record.Dropped));
-        }
+        public Task<SyncSide> LostAsync(string slot) => InTurn(() => Side(slot, record => record.Dropped));
 
         /// <summary>The older name of LostAsync.</summary>
-        public Task<SyncSide> DroppedAsync(string slot)
-        {
-            return LostAsync(slot);
-        }
+        public Task<SyncSide> DroppedAsync(string slot) => LostAsync(slot);
 
         /// <summary>Lists the other players of this server whose saves are on this device: to ask the player before
         /// AdoptAsync. They are of another person, or of this one, whom a server that was set up anew has given another
         /// id. Saves that the player has as well or has adopted are left out, and players whose saves another process
         /// has open.</summary>
-        public Task<IList<OtherPlayer>> OtherPlayersAsync()
-        {
-            return InTurn(() =>
+        public Task<IList<OtherPlayer>> OtherPlayersAsync() =>
+            InTurn(() =>
             {
                 lock (gate)
                 {
@@ -1460,7 +1321,6 @@ namespace Gamed
                         .Where(other => other != null).ToList();
                 }
             });
-        }
 
         OtherPlayer OtherIn(string name, List<object> known)
         {
@@ -1570,10 +1430,7 @@ namespace Gamed
             return found;
         }
 
-        internal Task<SyncSide> MineAsync(string slot)
-        {
-            return InTurn(() => Side(slot, record => record.Local));
-        }
+        internal Task<SyncSide> MineAsync(string slot) => InTurn(() => Side(slot, record => record.Local));
 
         /// <summary>Runs `work` on another thread, after all earlier work.</summary>
         Task<T> InTurn<T>(Func<T> work)
@@ -1628,11 +1485,9 @@ namespace Gamed
             return data;
         }
 
-        static LocalDamaged Damaged(string slot)
-        {
-            return new LocalDamagedException(new Failure("local_damaged",
+        static LocalDamaged Damaged(string slot) =>
+            new LocalDamagedException(new Failure("local_damaged",
                 "The file of " + slot + " on this device is damaged or gone."));
-        }
 
         /// <summary>Returns whether the server may have a save of this slot that this device has not listed.</summary>
         bool IsUnknown(Record record)
@@ -1642,10 +1497,7 @@ namespace Gamed
         }
 
         /// <summary>Returns whether a newer version has been downloaded.</summary>
-        bool Arrived(Record record)
-        {
-            return record.Newer && (record.Remote == null || store.Has(record.Slot, record.Remote));
-        }
+        bool Arrived(Record record) => record.Newer && (record.Remote == null || store.Has(record.Slot, record.Remote));
 
         /// <summary>Returns the record after a ReadAsync.</summary>
         Record Seen(Record record)
@@ -1675,11 +1527,11 @@ namespace Gamed
                 {
                     Slot = slot,
                     State = State(record, problem),
-                    Size = shown == null ? (long?)null : shown.Size,
-                    Meta = Saves.Plain(shown == null ? null : shown.Meta),
+                    Size = shown?.Size,
+                    Meta = Saves.Plain(shown?.Meta),
                     Modified = shown == null ? "" : shown.Modified,
                     Copies = record.Remote == null ? new List<long>() : record.Remote.Conflicts,
-                    Problem = visible == null ? null : visible.Error,
+                    Problem = visible?.Error,
                 };
             }
         }
@@ -1715,9 +1567,8 @@ namespace Gamed
         }
 
         /// <summary>Reads a side from this device, else from the server.</summary>
-        internal Task<SyncSide> SideAsync(string slot, SaveInfo info, CancellationToken cancel)
-        {
-            return Errors.OnDiskAsync(Task.Run(async () =>
+        internal Task<SyncSide> SideAsync(string slot, SaveInfo info, CancellationToken cancel) =>
+            Errors.OnDiskAsync(Task.Run(async () =>
             {
                 if (info == null)
                     return null;
@@ -1731,15 +1582,12 @@ namespace Gamed
                 }
                 return SideOf(data, Local.Of(info));
             }, cancel));
-        }
 
-        static SyncSide SideOf(byte[] data, Local local)
-        {
-            return new SyncSide
+        static SyncSide SideOf(byte[] data, Local local) =>
+            new SyncSide
             {
                 Data = data, ContentType = local.ContentType, Meta = Saves.Plain(local.Meta), Modified = local.Modified,
             };
-        }
 
         /// <summary>Stores the bytes; returns their Local.</summary>
         Local Kept(string slot, byte[] data, string contentType, IDictionary<string, object> meta)
@@ -1768,10 +1616,7 @@ namespace Gamed
             });
         }
 
-        internal Task AnswerAsync(SyncConflict shown, Func<Record, Record> how)
-        {
-            return InTurn(() => Answered(shown, how));
-        }
+        internal Task AnswerAsync(SyncConflict shown, Func<Record, Record> how) => InTurn(() => Answered(shown, how));
 
         bool Answered(SyncConflict shown, Func<Record, Record> how)
         {
@@ -1782,8 +1627,7 @@ namespace Gamed
                     throw new ConflictOverException();
                 Change(shown.Slot, how);
             }
-            bell.Ring();
-            return true;
+            return bell.Ring();
         }
 
         Record RecordOf(string slot)
@@ -1835,10 +1679,8 @@ namespace Gamed
                 throw Closed();
         }
 
-        static InUseException Closed()
-        {
-            return new InUseException(new Failure("closed", "The saves of this device were closed."));
-        }
+        static InUseException Closed() =>
+            new InUseException(new Failure("closed", "The saves of this device were closed."));
 
         // -- the server's side --
 
@@ -1846,9 +1688,8 @@ namespace Gamed
         /// changed. Throws errors that concern the server or the player (UnreachableException, SignInRequiredException,
         /// ...); one that concerns a slot is in its status. After a failure, or the end of the process, call it again:
         /// nothing is lost.</summary>
-        public Task<IList<SyncStatus>> SendAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return Task.Run(async () =>
+        public Task<IList<SyncStatus>> SendAsync(CancellationToken cancel = default(CancellationToken)) =>
+            Task.Run(async () =>
             {
                 await SendOnceAsync(cancel).ConfigureAwait(false);
                 IList<SyncStatus> news = News();
@@ -1856,13 +1697,10 @@ namespace Gamed
                     Tell(() => OnChanged(status));
                 return news;
             }, cancel);
-        }
 
         /// <summary>The older name of SendAsync.</summary>
-        public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return SendAsync(cancel);
-        }
+        public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken)) =>
+            SendAsync(cancel);
 
         async Task SendOnceAsync(CancellationToken cancel)
         {
@@ -2106,7 +1944,8 @@ namespace Gamed
                         }
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);
-                        await PauseAsync(seconds, error == null || LacksSpace, over.Token).ConfigureAwait(false);
+                        Task change = error == null || LacksSpace ? bell.Rung : null;
+                        await EitherAsync(change, seconds, over.Token).ConfigureAwait(false);
                     }
                     if (!stop.IsCancellationRequested)
                         throw Closed();
@@ -2142,17 +1981,6 @@ namespace Gamed
             return lastProblem;
         }
 
-        /// <summary>Waits for the time, or for a change of the game or the server.</summary>
-        async Task PauseAsync(double seconds, bool heed, CancellationToken stop)
-        {
-            using (CancellationTokenSource enough = CancellationTokenSource.CreateLinkedTokenSource(stop))
-            {
-                Task time = Task.Delay(TimeSpan.FromSeconds(Math.Min(seconds, 86400)), enough.Token);
-                await (heed ? Task.WhenAny(time, bell.Rung) : Task.WhenAny(time)).ConfigureAwait(false);
-                enough.Cancel();
-            }
-        }
-
         double UntilDue()
         {
             lock (gate)
@@ -2162,10 +1990,7 @@ namespace Gamed
             }
         }
 
-        double Now()
-        {
-            return clock.Elapsed.TotalSeconds;
-        }
+        double Now() => clock.Elapsed.TotalSeconds;
 
         /// <summary>Waits at the server for changes, and rings; SendAsync requests the changes.</summary>
         async Task ListenAsync(CancellationToken over)
@@ -2202,10 +2027,8 @@ namespace Gamed
             }
         }
 
-        static Task Delay(double seconds, CancellationToken cancel)
-        {
-            return Task.Delay(TimeSpan.FromSeconds(seconds), cancel);
-        }
+        static Task Delay(double seconds, CancellationToken cancel) =>
+            Task.Delay(TimeSpan.FromSeconds(seconds), cancel);
 
         async Task<bool> WaitedAsync(string asked, CancellationToken cancel)
         {
@@ -2391,18 +2214,13 @@ namespace Gamed
 
         /// <summary>Returns whether the error ends SendAsync: it concerns the server or the player, not one
         /// slot.</summary>
-        static bool Halts(GamedError error)
-        {
-            return error is Unreachable || error is Busy || error is RateLimited || error is SignInRequired
+        static bool Halts(GamedError error) =>
+            error is Unreachable || error is Busy || error is RateLimited || error is SignInRequired
                 || error is PlayerBlocked || error is NotGamed || error is UntrustedAddress;
-        }
 
         /// <summary>Returns whether an error of a request says nothing of the slot: it also passes on one of this
         /// device's credential.</summary>
-        static bool Passes(GamedError error)
-        {
-            return Halts(error) || error is InUseException || error.Code == "local_disk";
-        }
+        static bool Passes(GamedError error) => Halts(error) || error is InUseException || error.Code == "local_disk";
 
         /// <summary>Sends a slot's pending write; returns whether to call it again.</summary>
         async Task<bool> SendSlotAsync(GamedClient only, string slot, CancellationToken cancel)
@@ -2419,8 +2237,6 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Passes(error))
-                    throw;
                 Refuse(problems, slot, error);
             }
             return true;
@@ -2463,12 +2279,10 @@ namespace Gamed
             byte[] data;
             lock (gate)
                 data = BytesOf(slot, sent.Local);
-            IDictionary<string, object> meta = sent.Local.Meta.Count == 0 ? null : sent.Local.Meta;
             string before = cursor;
             try
             {
-                SaveInfo info = await only.PutAsync(slot, data, sent.Base, sent.Local.ContentType, meta, cancel)
-                    .ConfigureAwait(false);
+                SaveInfo info = await PutAsync(only, slot, data, sent, cancel).ConfigureAwait(false);
                 return record => record.Written(info, before);
             }
             catch (ConflictException error)
@@ -2477,6 +2291,12 @@ namespace Gamed
                     return record => record.Superseded(error);
                 return record => record.Disputed(error);
             }
+        }
+
+        static Task<SaveInfo> PutAsync(GamedClient only, string slot, byte[] data, Sent sent, CancellationToken cancel)
+        {
+            IDictionary<string, object> meta = sent.Local.Meta.Count == 0 ? null : sent.Local.Meta;
+            return only.PutAsync(slot, data, sent.Base, sent.Local.ContentType, meta, cancel);
         }
 
         async Task<Func<Record, Record>> RemoveAsync(GamedClient only, string slot, Sent sent, CancellationToken cancel)
@@ -2502,7 +2322,21 @@ namespace Gamed
             return record => record.Disputed(error);
         }
 
+        bool Waits(IDictionary<string, SlotProblem> which, string slot)
+        {
+            SlotProblem problem;
+            return which.TryGetValue(slot, out problem) && Now() < problem.Due;
+        }
+
+        /// <summary>Notes the error for the slot; throws it if it says nothing of the slot.</summary>
         void Refuse(IDictionary<string, SlotProblem> which, string slot, GamedError error)
+        {
+            if (Passes(error))
+                ExceptionDispatchInfo.Capture(error).Throw();
+            Note(which, slot, error);
+        }
+
+        void Note(IDictionary<string, SlotProblem> which, string slot, GamedError error)
         {
             lock (gate)
                 which[slot] = new SlotProblem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
@@ -2517,23 +2351,20 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                SlotProblem problem;
-                bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 bool taken = record.Base != null || record.Remote != null || record.Sent != null;
                 offered = record.Offered;
-                if (offered == null || taken || record.Dispute != null || waits)
+                if (offered == null || taken || record.Dispute != null || Waits(copyProblems, slot))
                     return;
                 data = store.Load(slot, offered.Sha256);
             }
-            IDictionary<string, object> meta = offered.Meta.Count == 0 ? null : offered.Meta;
             // without data the file is damaged; the other player still has it
             Func<Record, Record> how = record => record.With(made => made.Offered = null);
             try
             {
                 if (data != null)
                 {
-                    SaveInfo info = await only.PutAsync(slot, data, (SaveInfo)null, offered.ContentType, meta, cancel)
-                        .ConfigureAwait(false);
+                    var write = new Sent { Local = offered };
+                    SaveInfo info = await PutAsync(only, slot, data, write, cancel).ConfigureAwait(false);
                     how = record => record.Placed(info);
                 }
             }
@@ -2543,8 +2374,6 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Passes(error))
-                    throw;
                 Refuse(copyProblems, slot, error);
                 return;
             }
@@ -2564,19 +2393,15 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                SlotProblem problem;
-                bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 copy = record.UnsentCopy;
-                if (copy == null || copy.Local == null || record.Sent != null || waits)
+                if (copy == null || copy.Local == null || record.Sent != null || Waits(copyProblems, slot))
                     return;
                 data = store.Load(slot, copy.Local.Sha256);
             }
-            IDictionary<string, object> meta = copy.Local.Meta.Count == 0 ? null : copy.Local.Meta;
             try
             {
                 if (data != null)  // a damaged file cannot be sent: give up
-                    await only.PutAsync(slot, data, copy.Base, copy.Local.ContentType, meta, cancel)
-                        .ConfigureAwait(false);
+                    await PutAsync(only, slot, data, copy, cancel).ConfigureAwait(false);
             }
             catch (ConflictException)
             {
@@ -2584,8 +2409,6 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Passes(error))
-                    throw;
                 Refuse(copyProblems, slot, error);
                 return;
             }
@@ -2627,11 +2450,9 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                SlotProblem problem;
-                bool waits = problems.TryGetValue(slot, out problem) && Now() < problem.Due;
                 wanted = record.Dispute != null ? record.Dispute.Current : record.Newer ? record.Remote
                     : record.Dirty ? null : record.Base;
-                if (wanted == null || store.Has(slot, wanted) || waits)
+                if (wanted == null || store.Has(slot, wanted) || Waits(problems, slot))
                     return;
             }
             try
@@ -2644,8 +2465,6 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                if (Passes(error))
-                    throw;
                 Refuse(problems, slot, error);
                 return;
             }
@@ -2654,7 +2473,7 @@ namespace Gamed
                 GamedError full = Errors.OfDisk(error);
                 if (full == null)
                     throw;
-                Refuse(problems, slot, full);  // else every SendAsync would download it again
+                Note(problems, slot, full);  // else every SendAsync would download it again
                 return;
             }
             lock (gate)
