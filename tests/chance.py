@@ -169,6 +169,11 @@ REPAIRED = (
         "the closed one held its locks for over 0.3 s on a busy machine, so that the new one was another device",
         "the driver waits until the tab is gone, and then for a second",
     ),
+    Repaired(
+        "clients.js.tests.test_js: a signal ends the wait for a lock",
+        "the client kept the player's name once the lock was free, while the test's folder was being removed",
+        "the removal is tried again",
+    ),
 )
 """All since the first release candidate. A test is repaired and gets an entry; none is run again until it passes."""
 

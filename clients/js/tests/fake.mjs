@@ -37,7 +37,7 @@ export async function fake(test, answers = {}) {
 
 export async function folder(test) {
   const made = await mkdtemp(join(tmpdir(), "gamed-js-"))
-  test.after(() => rm(made, { recursive: true, force: true }))
+  test.after(() => rm(made, { recursive: true, force: true, maxRetries: 9 })) // a call may still write there
   return made
 }
 
