@@ -11,7 +11,7 @@ const Platform = Client.Platform
 
 const FEATURES = (
 	"saves sync assets loopback parallel shared_store clock timeout names ensure providers qr account commit return_uri"
-	+ " loop pages locale delete_newer tickets other_players confirm cancel"
+	+ " loop pages locale delete_newer tickets other_players confirm cancel stop_at_once"
 )
 
 var _socket := StreamPeerTCP.new()

@@ -95,6 +95,7 @@ var _running: bool = false  # a `run` is under way
 var _listening: int = 0  # a number of each `_listen`, which ends with its `run`
 var _flushing: bool = false  # `_flush_all` is under way
 var _waiting: Client = null  # sends the request that waits for changes; `close` ends it
+var _of_run: Client = null  # sends the requests of the round of `run`; `stop` ends them, too
 var _tried_round: int = 0  # `_round` when the last round began: its error is not the answer to a later `run`
 
 
@@ -1407,7 +1408,7 @@ func run() -> Result:
 	await Platform.frame()
 	while mine == _round and not _closed:
 		_bell = false
-		var error := await _tried()
+		var error := await _tried(true)
 		for each: Dictionary in _news():
 			changed.emit(each)
 		if error and (_ends(error) or error.kind == "InUse"):
@@ -1424,7 +1425,7 @@ func run() -> Result:
 	return Result.ok()
 
 
-## Ends `run`, soon; other processes still cannot open the saves.
+## Ends `run` at once, also during a request; what is pending stays so. Other processes still cannot open the saves.
 func stop() -> void:
 	_round += 1
 	_end_run()
@@ -1433,12 +1434,13 @@ func stop() -> void:
 func _end_run() -> void:
 	_running = false
 	_listening += 1
-	if _waiting:
-		_waiting.close()
+	for client: Client in [_waiting, _of_run]:
+		if client:
+			client.close()
 
 
 # Runs one round at a time; its error, or null.
-func _tried() -> GamedError:
+func _tried(by_run: bool = false) -> GamedError:
 	var _me := self  # keeps this object until the coroutine ends
 	await Platform.frame()
 	while _sending:
@@ -1448,8 +1450,14 @@ func _tried() -> GamedError:
 	_sending = true
 	var began := _round
 	var unowned: GamedError = await _own() if player_id == "" else null
-	var result := Result.failed(unowned) if unowned else await _send_round()
+	var client := _client.only(player_id, 1)
+	if by_run:
+		_of_run = client
+	var result := Result.failed(unowned) if unowned else await _send_round(client)
+	_of_run = null
 	_sending = false
+	if result.error and began != _round and result.error.code == "closed":
+		return result.error  # `stop` or `close`, which is not a problem
 	_tried_round = began
 	_succeeded = _succeeded or result.error == null
 	_round_error = result.error
@@ -1457,8 +1465,7 @@ func _tried() -> GamedError:
 	return _round_error
 
 
-func _send_round() -> Result:
-	var client := _client.only(player_id, 1)
+func _send_round(client: Client) -> Result:
 	var heard := await _hear(client)
 	if heard.error:
 		return heard

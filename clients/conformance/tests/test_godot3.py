@@ -28,10 +28,6 @@ def own_folders() -> list[str]:
 
 
 class Godot3(ConformanceCase):
-    """`run` ends after the request under way."""
-
-    lacks = frozenset({"stop_at_once"})
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         project = str(scripts.folder("godot3"))

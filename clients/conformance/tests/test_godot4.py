@@ -8,10 +8,6 @@ from clients.godot4.tests.engine import godot4
 
 
 class Godot4(ConformanceCase):
-    """`run` ends after the request under way."""
-
-    lacks = frozenset({"stop_at_once"})
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [*own_folders(), godot4(), "--headless", "--path", str(CLIENTS / "godot4"), "-s", "driver.gd"]
