@@ -3,7 +3,7 @@
 All ends of waits that fall into one tick share one timer of the reactor, so that 20,000 polls cost one delayed call.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from math import ceil
@@ -209,7 +209,7 @@ class TimerWheel:
         self._clock = clock
         self._tick_seconds = tick_seconds
         self._fire = fire
-        self._ticks: dict[int, dict[Waiter, None]] = {}
+        self._ticks: dict[int, OrderedDict[Waiter, None]] = {}
         self._call: IDelayedCall | None = None
         self._call_tick = 0
         """The tick that the delayed call is for."""
@@ -217,7 +217,8 @@ class TimerWheel:
     def schedule(self, waiter: Waiter, seconds: float) -> int:
         """Fire at the first tick that is not earlier than in `seconds`; return that tick."""
         tick = ceil((self._clock.seconds() + seconds) / self._tick_seconds)
-        self._ticks.setdefault(tick, {})[waiter] = None
+        # A dict would look for its first item behind all those that were removed: quadratic in one tick.
+        self._ticks.setdefault(tick, OrderedDict())[waiter] = None
         if self._call is None or tick < self._call_tick:
             self._set_call()
         return tick
@@ -241,12 +242,17 @@ class TimerWheel:
             self._call = self._clock.callLater(delay, self._fire_due)
 
     def _fire_due(self) -> None:
-        """Fire one timer after the other: each may cancel others, and the rest is rescheduled if one raises."""
+        """Fire one timer after the other: each may cancel others.
+
+        The rest is rescheduled if one raises, and after SLICE_SECONDS.
+        """
         self._call = None
         now = self._clock.seconds()
         try:
             for tick in sorted(tick for tick in self._ticks if tick * self._tick_seconds <= now):
                 while tick in self._ticks:
+                    if self._clock.seconds() > now + SLICE_SECONDS:
+                        return
                     waiter = next(iter(self._ticks[tick]))
                     self.cancel(waiter, tick)
                     self._fire(waiter)

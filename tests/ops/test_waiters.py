@@ -2,12 +2,13 @@
 
 from collections import Counter
 from itertools import pairwise
+from time import process_time
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.long_poll import AWAKE, SLICE_SECONDS, LongPollRegistry, WakeReason
+from gamed.long_poll import AWAKE, SLICE_SECONDS, LongPollRegistry, TimerWheel, Waiter, WakeReason
 
 MANY = 2 * AWAKE + 1
 
@@ -243,3 +244,37 @@ class ManyWaitersTests(SynchronousTestCase):
         )
         for handler in handlers:
             self.successResultOf(handler)
+
+
+class TimerTests(SynchronousTestCase):
+    """Timers that end in one tick."""
+
+    def test_reactor_gets_its_turn(self) -> None:
+        """Timers are fired for some milliseconds at a time; all of them are, in their order."""
+        clock, fired = Clock(), []
+
+        def fire(waiter: Waiter) -> None:
+            fired.append(waiter)
+            clock.rightNow += SLICE_SECONDS / 2
+
+        wheel = TimerWheel(clock, 1.0, fire)
+        waiters = [Waiter(LongPollRegistry(clock), b"%d" % number) for number in range(10)]
+        for waiter in waiters:
+            wheel.schedule(waiter, 1)
+        served: list[int] = []
+        clock.callLater(1, lambda: served.append(len(fired)))
+        clock.advance(1)
+        self.assertEqual(fired, waiters)
+        self.assertLess(served[0], 5)
+
+    def test_cost(self) -> None:
+        """Each timer costs as much as the one before, however many end together."""
+        clock, fired = Clock(), []
+        wheel = TimerWheel(clock, 1.0, fired.append)
+        registry = LongPollRegistry(clock)
+        for _ in range(100_000):
+            wheel.schedule(Waiter(registry, b""), 1)
+        began = process_time()
+        clock.advance(1)
+        self.assertEqual(len(fired), 100_000)
+        self.assertLess(process_time() - began, 1.5)  # about 0.1; it was 4
