@@ -12,11 +12,12 @@ from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.players import owner_tables, tables
 from gamed.players.passwords import hash_password
+from tests.e2e.providers import KEY
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer
 from tests.login.browser_fixtures import Page
 from tests.login.test_browser_routes import code
-from tests.processes.cases import collect
+from tests.processes.cases import MASTER_KEY, collect
 from tests.processes.hosts import TwoHosts
 from tests.processes.wire import Request, json_request
 from tests.support.covers import covers
@@ -45,7 +46,7 @@ class DifferentClocks(TwoHosts):
         tables.set_owner(connection, player["player_id"])
 
     def transaction(self, work: Callable[[Connection, Keys], Any]) -> Any:
-        os.environ.update(self.environ)  # a command erases its secrets
+        os.environ[MASTER_KEY] = KEY  # a command erases it
         databases = CommandContext(str(self.config), str(self.servers[0].data), development=False).open()
         try:
             return databases.write(work)
