@@ -1,8 +1,8 @@
 """Builds the sessions of a service."""
 
 from gamed.context import ServiceContext
-from gamed.rate_limit import RateLimit
-from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
+from gamed.rate_limit import PlayerRateLimiter, RateLimit
+from gamed.sessions.credentials import CredentialIssuer, SessionPolicy, refreshes_of_player
 from gamed.sessions.recent import RecentTokens
 from gamed.sessions.service import FirstUses, RevocationListener, SessionService
 from gamed.sessions.store import SessionStore
@@ -14,8 +14,14 @@ def build_sessions(
     """Return the service of sessions; `revoked` is notified of each player of whom one has ended."""
     config, databases = context.config, context.databases
     issuer = CredentialIssuer(keys=context.keys, policy=SessionPolicy.of(config.session), random=context.random)
-    refreshes = RateLimit.per_minute(config.limits.refreshes_per_minute)
-    store = SessionStore(reads=databases.reads, writes=databases.auth, issuer=issuer, refreshes=refreshes)
+    per_minute = config.limits.refreshes_per_minute
+    store = SessionStore(
+        reads=databases.reads,
+        writes=databases.auth,
+        issuer=issuer,
+        refreshes=RateLimit.per_minute(per_minute),
+        players=PlayerRateLimiter(refreshes_of_player(per_minute, issuer.policy.access_seconds)),
+    )
     return SessionService(
         store=store,
         revoked=revoked,

@@ -31,12 +31,17 @@ from gamed.crypto import (
     parse_token,
     public_id,
 )
+from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions.errors import RefreshInvalid, SessionError, TokenInvalid, TokenMissing
 from gamed.structs import Component
 from gamed.timestamps import seconds_until
 
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
+PLAYER_REFRESHES = 3 * MAX_SESSIONS
+"""Refreshes of one player at once: each device may start three times in a row."""
+PLAYER_REFRESH_MS = 6000
+"""The longest time until the player may refresh once more. Each refresh leaves rows for `refresh_ttl` and a week."""
 PASSKEY = "passkey"
 """The value of `provider` for what a passkey opened."""
 RECOVERY_CODE = "recovery_code"
@@ -250,6 +255,17 @@ def _generate(kind: TokenType, tick: int, random: Random) -> Secret:
 def tick_of(credential: Secret) -> int:
     """Return the tick of a well-formed access token or refresh credential, even if no server issued it."""
     return int.from_bytes(a2b_base64(credential.reveal()[4:8].translate(_STANDARD))[:TICK_BYTES], "big")
+
+
+def refreshes_of_player(per_minute: int, access_seconds: int) -> RateLimit:
+    """Return how often the sessions of one player may refresh together; `per_minute` is the limit of one session.
+
+    A device refreshes 30 seconds before its access token expires: MAX_SESSIONS devices need three quarters of this rate.
+    """
+    if per_minute == 0:
+        return UNLIMITED
+    needed_ms = max(1, access_seconds - 30) * 1000 * 3 // (4 * MAX_SESSIONS)
+    return RateLimit(min(PLAYER_REFRESH_MS, needed_ms), max(PLAYER_REFRESHES, 5 * per_minute))
 
 
 class CredentialIssuer(Component, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from gamed.database.connection import Connection, Transaction
 from gamed.database.engine import WriteKeys
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players.tables import State
-from gamed.rate_limit import UNLIMITED, RateLimit
+from gamed.rate_limit import UNLIMITED, PlayerRateLimiter, RateLimit
 from gamed.sessions import tables
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS
 from gamed.sessions.credentials import (
@@ -53,14 +53,16 @@ from gamed.structs import Component, redacts
 class SessionStore(Component, frozen=True, kw_only=True):
     """The sessions of auth.db.
 
-    Every method raises DatabaseError, authenticate() also SessionError. `_refreshes` limits how often one session may
-    refresh (docs/owners/configuration.md: Limits).
+    Every method raises DatabaseError, authenticate() also SessionError. `refreshes` limits how often one session may
+    refresh, `players` how often those of one player may together (docs/owners/configuration.md: Limits). The buckets
+    of players are in memory and belong to the thread of the write queue.
     """
 
     reads: ReadQueue
     writes: WriteQueue
     issuer: CredentialIssuer
     refreshes: RateLimit = UNLIMITED
+    players: PlayerRateLimiter | None = None
 
     def key_of(self, token: Secret) -> AccessKey:
         """Return the key of an access token, without a transaction."""
@@ -78,7 +80,14 @@ class SessionStore(Component, frozen=True, kw_only=True):
         return self.writes.submit(partial(tables.mark_all_used, uses=uses, now_ms=now_ms))
 
     def refresh(self, credential: Secret, now_ms: int) -> Deferred[Refreshed | RefreshRejected]:
-        exchange = partial(refresh, issuer=self.issuer, credential=credential, now_ms=now_ms, rate=self.refreshes)
+        exchange = partial(
+            refresh,
+            issuer=self.issuer,
+            credential=credential,
+            now_ms=now_ms,
+            rate=self.refreshes,
+            players=self.players,
+        )
         # On PostgreSQL a transaction that names its rows runs beside others; its player is read first for that.
         if self.writes.uses_keys:
             return Deferred.fromCoroutine(self._with_keys(exchange, credential))
@@ -133,12 +142,17 @@ Credentials = tuple[Secret | None, Secret | None]
 
 
 def refresh(
-    connection: Connection, issuer: CredentialIssuer, credential: Secret, now_ms: int, rate: RateLimit = UNLIMITED
+    connection: Connection,
+    issuer: CredentialIssuer,
+    credential: Secret,
+    now_ms: int,
+    rate: RateLimit = UNLIMITED,
+    players: PlayerRateLimiter | None = None,
 ) -> Refreshed | RefreshRejected:
     """Exchange a well-formed refresh credential in one transaction.
 
-    Raise RateLimited if the session refreshes too often; a reused credential ends its session first, whatever the
-    limit.
+    Raise RateLimited if the session refreshes too often, or the player's sessions together do; a reused credential
+    ends its session first, whatever the limit.
     """
     checked = check_credential(connection, issuer, credential, now_ms)
     if isinstance(checked, RefreshRejected):
@@ -146,6 +160,9 @@ def refresh(
     known, decision = checked
     # After the decision: a reuse ends its session also for a client that sends too much.
     arrival_ms = rate.acquire(known.refresh_arrival_ms, now_ms) if rate.interval_ms else known.refresh_arrival_ms
+    if players is not None:
+        # In memory: a row would cost each refresh as much as its credentials do. A batch that starts over counts twice.
+        players.acquire(known.player_id, now_ms)
     if decision is RotationDecision.ROTATE:
         return _rotate(connection, issuer, known, now_ms, arrival_ms)
     if arrival_ms != known.refresh_arrival_ms:  # a repetition counts, too, or it would have no limit

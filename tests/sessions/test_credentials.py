@@ -5,7 +5,10 @@ from hypothesis.strategies import binary, builds, integers, none
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret, TokenType, generate_token, parse_token
+from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions.credentials import (
+    MAX_SESSIONS,
+    PLAYER_REFRESHES,
     TICK_MS,
     CredentialPair,
     MalformedPair,
@@ -13,6 +16,7 @@ from gamed.sessions.credentials import (
     from_bytes,
     generate_pair,
     new_session_id,
+    refreshes_of_player,
     renew_access,
     response_members,
     tick_of,
@@ -146,3 +150,19 @@ class PairTests(SynchronousTestCase):
         first, second = new_session_id(random), new_session_id(random)
         self.assertRegex(first, r"^ses_[A-Za-z0-9_-]{22}$")
         self.assertNotEqual(first, second)
+
+
+class RateTests(SynchronousTestCase):
+    def test_devices(self) -> None:
+        """As many devices as a player may have can refresh together and go on, however short a token lives."""
+        for access_seconds in (60, 300, 900, 24 * 3600):
+            rate = refreshes_of_player(60, access_seconds)
+            self.assertGreaterEqual(rate.burst, MAX_SESSIONS)
+            self.assertLess(rate.interval_ms * MAX_SESSIONS, (access_seconds - 30) * 1000)
+
+    def test_figures(self) -> None:
+        """By default it is 300 at once, then ten a minute; an operator who allows a session more allows the player more."""
+        self.assertEqual(refreshes_of_player(60, 900), RateLimit(6000, PLAYER_REFRESHES))
+        self.assertEqual(refreshes_of_player(600, 900), RateLimit(6000, 3000))
+        self.assertEqual(refreshes_of_player(1, 900), RateLimit(6000, PLAYER_REFRESHES))
+        self.assertEqual(refreshes_of_player(0, 900), UNLIMITED)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from gamed.http.background import ShieldedTasks
+from gamed.sessions.credentials import MAX_SESSIONS, PLAYER_REFRESHES
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
@@ -118,6 +119,32 @@ class RefreshTests(RouteTestCase):
         limited.now_ms += 20_000
         self.assertEqual(refresh(credential).status, 200)
         self.assert_problem(refresh(text(pair.refresh)), 401, "refresh_reused", INVALID)
+
+    def test_player_too_often(self) -> None:
+        """The sessions of a player share a limit: one more refresh gets 429, ends nothing and works after the wait."""
+        limited = SessionServer(memory_databases(self), refreshes_per_minute=60)
+        browser = Browser(
+            [SessionRoutes(sessions=limited.sessions, detached=self.detached)], now_ms=lambda: limited.now_ms
+        )
+
+        def refresh(credential: str) -> Answer:
+            return browser.post_json(REFRESH, {"refresh_credential": credential})
+
+        credentials = [text(self.wait(limited.open())[1].refresh) for _ in range(MAX_SESSIONS)]
+        for _ in range(PLAYER_REFRESHES // MAX_SESSIONS):
+            credentials = [refresh(credential).json["refresh_credential"] for credential in credentials]
+        tables = "session", "credential"
+        before = [self.wait(limited.rows(f"SELECT * FROM {table} ORDER BY 1, 2")) for table in tables]
+        for _ in range(3):
+            answer = refresh(credentials[0])
+            self.assert_problem(answer, 429, "rate_limited", None)
+            self.assertEqual(answer.headers["retry-after"], "6")
+        after = [self.wait(limited.rows(f"SELECT * FROM {table} ORDER BY 1, 2")) for table in tables]
+        self.assertEqual(after, before)
+        self.assertEqual(refresh(text(self.wait(limited.open(BERT))[1].refresh)).status, 200)
+        limited.now_ms += 6000
+        self.assertEqual(refresh(credentials[0]).status, 200)
+        self.assert_problem(refresh(credentials[1]), 429, "rate_limited", None)
 
     def test_bad_bodies(self) -> None:
         """Bad content is answered 400 with the member's name, other types 415, without a copy of the content."""
