@@ -72,7 +72,10 @@ def open_session(
 ENDED_SESSIONS = 100
 """A player's sessions that ended last, of which a sign-in keeps the rows: so there are always few rows to read."""
 PRUNED_CREDENTIALS = 200
-"""How many credentials of older ones a sign-in deletes at most; a session of a month has thousands."""
+"""How many credentials of older ones a sign-in deletes, for each session that is too many; a session of a month has
+thousands."""
+MOST_PRUNED = 1000
+"""How many of them and of their sessions it deletes at most: on PostgreSQL each two are one statement."""
 
 
 def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[str]:
@@ -93,9 +96,11 @@ def _make_room(connection: Connection, player_id: str, now_ms: int) -> Sequence[
     least_used = [session_id for _, session_id in sorted(living)[: max(0, len(living) + 1 - MAX_SESSIONS)]]
     for session_id in least_used:
         revoke(connection, session_id, now_ms)
-    left = PRUNED_CREDENTIALS
-    for _, (session_id, generation, tick) in sorted(ended)[: max(0, len(ended) + len(least_used) - ENDED_SESSIONS)]:
-        left -= _delete_credentials_of(connection, (session_id, generation, tick), left)
+    too_many = max(0, len(ended) + len(least_used) - ENDED_SESSIONS)
+    # In proportion: with a fixed number, sessions that have more credentials than that would pile up.
+    left = min(PRUNED_CREDENTIALS * too_many, MOST_PRUNED)
+    for _, (session_id, generation, tick) in sorted(ended)[:too_many]:
+        left -= 1 + _delete_credentials_of(connection, (session_id, generation, tick), left)
         if left <= 0:
             break
         connection.execute("DELETE FROM login WHERE session_id = :session_id", {"session_id": session_id})

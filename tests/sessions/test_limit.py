@@ -1,10 +1,12 @@
 """A player has at most 100 sessions: one more sign-in ends the least recently used one."""
 
+from itertools import pairwise
+
 from gamed.players.tables import create_player
 from gamed.sessions import tables
 from gamed.sessions.credentials import MAX_SESSIONS, AuthenticatedSession, generate_pair, new_session_id
 from gamed.sessions.errors import SessionRevoked, TokenInvalid
-from gamed.sessions.tables import ENDED_SESSIONS, PRUNED_CREDENTIALS
+from gamed.sessions.tables import ENDED_SESSIONS, MOST_PRUNED, PRUNED_CREDENTIALS
 from tests.account.page_fixtures import HOME, AccountCase
 from tests.login.fixtures import ANNA, LoginCase
 from tests.sessions.fixtures import POLICY, TransactionTestCase
@@ -16,6 +18,10 @@ class LimitTests(TransactionTestCase):
     def living(self) -> set[str]:
         query = "SELECT session_id FROM session WHERE revoked_ms IS NULL"
         return {session_id for (session_id,) in self.auth.connection.execute(query)}
+
+    def count(self, table: str) -> int:
+        [(rows,)] = self.auth.connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        return int(rows)
 
     def test_least_recently_used_ends(self) -> None:
         """The 101st session ends the one that was not refreshed for longest, not the oldest one."""
@@ -54,7 +60,7 @@ class LimitTests(TransactionTestCase):
     def test_many_credentials(self) -> None:
         """An old session with very many credentials is deleted by several sign-ins, and leaves none of them."""
         credential = self.first.refresh
-        for _ in range(PRUNED_CREDENTIALS):
+        for _ in range(2 * PRUNED_CREDENTIALS):
             self.auth.wait(1)
             credential = self.rotated(credential).refresh
         for number in range(MAX_SESSIONS + ENDED_SESSIONS + 3):
@@ -63,6 +69,39 @@ class LimitTests(TransactionTestCase):
             rows = [row for row in self.auth.rows("credential") if self.session_id in row]
             self.assertEqual(bool(rows), number < MAX_SESSIONS + ENDED_SESSIONS + 1, number)
         self.assertEqual(len(self.auth.rows("session")), MAX_SESSIONS + ENDED_SESSIONS)
+
+    def test_much_refreshed_sessions(self) -> None:
+        """Sessions that were refreshed more often than a sign-in deletes do not pile up, and no sign-in deletes much."""
+        refreshed, kept = 30, MAX_SESSIONS + ENDED_SESSIONS
+        for number in range(kept + refreshed):
+            self.auth.wait(1)
+            before = self.count("credential")
+            credential = self.auth.sign_in()[1].refresh
+            deleted = before + 2 - self.count("credential")
+            self.assertLessEqual(deleted, MOST_PRUNED + 2)
+            self.assertLessEqual(self.count("session"), kept + 3)
+            for _ in range(PRUNED_CREDENTIALS * 3 // 4 if number < refreshed else 0):
+                credential = self.rotated(credential).refresh
+
+    def test_many_ended_sessions(self) -> None:
+        """Very many rows of ended sessions are deleted in parts, each by one sign-in."""
+        columns = "player_id, login_id, provider, client, created_ms, last_used_ms, generation, rotated_ms, used"
+        expiry = "expires_ms, expiry_day, tick"
+        insert = f"""
+            INSERT INTO session (session_id, {columns}, {expiry}, revoked_ms)
+            SELECT :session_id, {columns}, {expiry}, 1 FROM session WHERE session_id = :first
+        """
+        for number in range(3 * MOST_PRUNED):
+            values = {"session_id": f"ses_{number:022}", "first": self.session_id}
+            self.auth.connection.execute(insert, values)
+        left = [self.count("session")]
+        while left[-1] > ENDED_SESSIONS + MAX_SESSIONS and len(left) < 20:
+            self.auth.wait(1)
+            self.auth.sign_in()
+            left.append(self.count("session"))
+        self.assertLessEqual(max(before + 1 - after for before, after in pairwise(left)), MOST_PRUNED)
+        self.assertGreater(len(left), 3)
+        self.assertLess(len(left), 20)
 
 
 class SignInTests(LoginCase):
