@@ -260,7 +260,7 @@ def tick_of(credential: Secret) -> int:
 def refreshes_of_player(per_minute: int, access_seconds: int) -> RateLimit:
     """Return how often the sessions of one player may refresh together; `per_minute` is the limit of one session.
 
-    A device refreshes 30 seconds before its access token expires: MAX_SESSIONS devices need three quarters of this rate.
+    A device refreshes 30 seconds before its access token expires; MAX_SESSIONS need three quarters of this rate.
     """
     if per_minute == 0:
         return UNLIMITED

@@ -146,6 +146,7 @@ def refresh(
     issuer: CredentialIssuer,
     credential: Secret,
     now_ms: int,
+    *,
     rate: RateLimit = UNLIMITED,
     players: PlayerRateLimiter | None = None,
 ) -> Refreshed | RefreshRejected:

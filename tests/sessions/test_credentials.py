@@ -161,7 +161,7 @@ class RateTests(SynchronousTestCase):
             self.assertLess(rate.interval_ms * MAX_SESSIONS, (access_seconds - 30) * 1000)
 
     def test_figures(self) -> None:
-        """By default it is 300 at once, then ten a minute; an operator who allows a session more allows the player more."""
+        """By default it is 300 at once, then ten a minute; a larger limit of a session also raises this one."""
         self.assertEqual(refreshes_of_player(60, 900), RateLimit(6000, PLAYER_REFRESHES))
         self.assertEqual(refreshes_of_player(600, 900), RateLimit(6000, 3000))
         self.assertEqual(refreshes_of_player(1, 900), RateLimit(6000, PLAYER_REFRESHES))

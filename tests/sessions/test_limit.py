@@ -71,7 +71,7 @@ class LimitTests(TransactionTestCase):
         self.assertEqual(len(self.auth.rows("session")), MAX_SESSIONS + ENDED_SESSIONS)
 
     def test_much_refreshed_sessions(self) -> None:
-        """Sessions that were refreshed more often than a sign-in deletes do not pile up, and no sign-in deletes much."""
+        """Sessions with more credentials than a sign-in deletes do not pile up, and no sign-in deletes many."""
         refreshed, kept = 30, MAX_SESSIONS + ENDED_SESSIONS
         for number in range(kept + refreshed):
             self.auth.wait(1)
