@@ -114,6 +114,7 @@ OTHERS = {
     "saves/problems": Kind.ROUTES,
     "saves/cleanup": Kind.STORE,
     "saves/integrity": Kind.STORE,
+    "saves/reads": Kind.STORE,
     "saves/uploads": Kind.ROUTES,
     "assets/channel_store": Kind.FILES,
     "assets/manifest": Kind.RULES,

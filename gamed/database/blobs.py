@@ -8,7 +8,7 @@ See docs/internals/storage.md: Large saves.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from functools import partial
 from os import SEEK_END
 from pathlib import Path
@@ -76,10 +76,13 @@ class BlobStore:
         """Check the hash of a finished blob; fail as fetch() does."""
         return self.read(partial(blob_rows.check, blob_id=blob_id))
 
-    def read_parts(self, blob_id: int) -> Deferred["PinnedBlobReader"]:
-        """Read a blob as fetch() does, without a copy: slower beside other work, but it needs no space on the disk."""
+    def read_parts(self, blob_id: int, wanted: Container[int] | None = None) -> Deferred["PinnedBlobReader"]:
+        """Read a blob as fetch() does, without a copy: slower beside other work, but it needs no space on the disk.
+
+        The reader has the `wanted` parts, by default all.
+        """
         self._pinned[blob_id] += 1
-        checked = self.read(partial(blob_rows.hash_parts, blob_id=blob_id))
+        checked = self.read(partial(blob_rows.hash_parts, blob_id=blob_id, wanted=wanted))
 
         def failed(reason: Failure) -> Failure:
             self.unpin(blob_id)
@@ -215,7 +218,7 @@ class PinnedBlobReader(Struct, eq=False):
 
     _store: BlobStore
     _blob_id: int
-    _digests: Sequence[bytes]
+    _digests: Mapping[int, bytes]
     part_bytes: int = blob_rows.PART_BYTES
     _closed: bool = False
 

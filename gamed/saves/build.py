@@ -13,6 +13,7 @@ from gamed.context import ServiceContext
 from gamed.http.app import RouteGroup
 from gamed.http.spool import SpoolThreads
 from gamed.long_poll import LongPollRegistry
+from gamed.open_files import spare_files
 from gamed.saves import tables
 from gamed.saves.batch import CommitService
 from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
@@ -24,6 +25,7 @@ from gamed.saves.export import ExportService
 from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations, SaveRateLimiter
 from gamed.saves.model import new_run
+from gamed.saves.reads import LargeReads
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -87,10 +89,14 @@ def build_saves(
     disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)
     store = SaveStore(databases=databases, keys=context.keys, limits=limits, lists=SaveRateLimiter.of_lists())
-    saves = SaveService(store=store, sessions=sessions, environment=environment, rate=SaveRateLimiter.of(limits))
-    uploads = UploadAdmission(
-        limits=limits, folder=folder, reservations=disk, disk=in_thread or partial(_in_thread, context.reactor)
+    threads = in_thread or partial(_in_thread, context.reactor)
+    # A quarter of the spare descriptors: published files take half of them, bodies that arrive need the rest.
+    most_copies = max(1, spare_files(context.config.limits.connections) // 2)
+    reads = LargeReads(databases.blobs, disk, threads, now_ms, most_copies)
+    saves = SaveService(
+        store=store, sessions=sessions, environment=environment, rate=SaveRateLimiter.of(limits), reads=reads
     )
+    uploads = UploadAdmission(limits=limits, folder=folder, reservations=disk, disk=threads)
     commits = CommitService(
         saves=saves,
         store=store,

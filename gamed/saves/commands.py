@@ -4,7 +4,7 @@ A store runs each in one transaction. A transaction may run twice, so a command 
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import IO, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
@@ -207,7 +207,7 @@ class SlotSnapshot(Struct, frozen=True):
 
 
 class SavePartReader(Protocol):
-    """A reader of the stored bytes in parts, used if the disk is too full for a copy; the caller closes it."""
+    """A reader of a large save in parts; the caller closes it."""
 
     @property
     def part_bytes(self) -> int:
@@ -218,7 +218,7 @@ class SavePartReader(Protocol):
     def close(self) -> None: ...
 
 
-SaveBody = bytes | IO[bytes] | SavePartReader
+SaveBody = bytes | SavePartReader
 
 
 class ReadResult(Struct, frozen=True):

@@ -210,6 +210,18 @@ class TooManyUploads(RateLimited):
         self.args = (f"{MAX_UPLOADS} of your uploads are under way, which is the limit. {self.args[0]}",)
 
 
+MAX_READS = 4
+"""Concurrent reads of saves over INLINE_BYTES of one player: each checks the whole save, in the only thread for it."""
+
+
+class TooManyReads(RateLimited):
+    """The error that a player has MAX_READS reads under way."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.args = (f"You are reading {MAX_READS} large saves, which is the limit. {self.args[0]}",)
+
+
 class _Uploading(Struct, eq=False):
     """The number of one player's uploads, and the bytes that they have reserved together."""
 

@@ -27,6 +27,7 @@ from gamed.saves.change_waits import ChangeWaiters, KnownSaves
 from gamed.saves.errors import CorruptBlob, Erased, SaveError, TokenUnread
 from gamed.saves.limits import VERSIONS_AT_ONCE, SaveRateLimiter, count_change
 from gamed.saves.model import ANY_VERSION, EMPTY_CURSOR, Cursor, Listing, SavesSummary, SlotEntry, Version, new_epoch
+from gamed.saves.reads import LargeReads
 from gamed.saves.retention import kept_until_ms
 from gamed.saves.store import SaveStore
 from gamed.saves.write_rules import WRITES, Condition, DeleteDecision
@@ -65,6 +66,7 @@ class SaveService(Component, frozen=True, kw_only=True):
     sessions: SessionService
     environment: SaveEnvironment
     rate: SaveRateLimiter
+    reads: LargeReads
 
     async def read_summary(
         self, token: Secret, *, reading: bool = False, now_ms: int | None = None
@@ -114,7 +116,10 @@ class SaveService(Component, frozen=True, kw_only=True):
                     return listing
 
     async def read(self, token: Secret, request: commands.ReadRequest) -> commands.ReadResult:
-        """Return the requested version, with its bytes if the response needs them; their hash was checked."""
+        """Return the requested version, with its bytes if the response needs them; their hash was checked.
+
+        Raise TooManyReads, too.
+        """
         for _ in range(ATTEMPTS):
             try:
                 caller, snapshot = await self.store.read_slot(token, self.environment.now_ms(), request)
@@ -125,13 +130,14 @@ class SaveService(Component, frozen=True, kw_only=True):
                 result = await self.read(token, replace(request, with_bytes=False))
                 raise await self._corrupt_blob_error(token, result.version) from None
             await self.sessions.record_first_use(caller, reading=True)
-            result = _evaluate(request, snapshot)
+            result, player_id = _evaluate(request, snapshot), caller.player_id
             if not result.modified or not request.with_bytes or result.body is not None:
                 return result
             try:
                 if snapshot.damaged or result.version.blob_id is None:
                     raise BlobCorrupt
-                return replace(result, body=await self.store.fetch(result.version.blob_id))
+                blob_id, size = result.version.blob_id, result.version.size
+                return replace(result, body=await self.reads.open(player_id, blob_id, size, result.range))
             except BlobNotFound:  # replaced and deleted after the snapshot
                 continue
             except (BlobCorrupt, DatabaseCorrupt):

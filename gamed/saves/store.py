@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import IO, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
@@ -17,7 +17,6 @@ from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import STATE, Connection, Transaction, attributed
 from gamed.database.databases import Databases
-from gamed.database.errors import DiskFull
 from gamed.event_log import EventLog
 from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
 from gamed.players.tables import display_name_of
@@ -34,7 +33,6 @@ from gamed.saves.commands import (
     ListRequest,
     ReadRequest,
     RestoreCommand,
-    SavePartReader,
     SlotSnapshot,
     StageCommand,
     Staged,
@@ -200,16 +198,6 @@ class SaveStore(Component, frozen=True, kw_only=True):
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self.databases.blobs.append(player_id, spool)
-
-    async def fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
-        """Return a copy of the bytes; if the disk is full, a reader of the stored ones.
-
-        A copy, because a slow client may read it for an hour: the stored bytes can be replaced and deleted meanwhile.
-        """
-        try:
-            return await self.databases.blobs.fetch(blob_id)
-        except DiskFull:
-            return await self.databases.blobs.read_parts(blob_id)
 
     def check(self, blob_id: int) -> Deferred[None]:
         return self.databases.blobs.check(blob_id)
