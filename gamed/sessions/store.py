@@ -102,16 +102,23 @@ class SessionStore(Component, frozen=True, kw_only=True):
             return RefreshRejected(RefreshInvalid)
         return await self.writes.submit(exchange, keys=_keys_of(known.player_id, known.generation))
 
-    def log_out(
+    async def log_out(
         self, access: Secret | None, refresh: Secret | None, scope: LogoutScope, now_ms: int
-    ) -> Deferred[frozenset[str] | RefreshRejected]:
+    ) -> frozenset[str] | RefreshRejected:
+        """End the sessions of a scope, by log_out_this() or log_out_more()."""
+        credentials = access, refresh
+
         def transaction(connection: Connection) -> frozenset[str] | RefreshRejected:
-            credentials = access, refresh
             if scope is LogoutScope.THIS:
                 return log_out_this(connection, self.issuer, credentials, now_ms)
             return log_out_more(connection, self.issuer, credentials, scope, now_ms)
 
-        return self.writes.submit(transaction)
+        # Anyone can send a well-formed credential: one that is unknown must not cost a place among the writers, and
+        # without keys a transaction on PostgreSQL keeps out those of all processes.
+        players = await self.reads.submit(partial(find_players, issuer=self.issuer, credentials=credentials))
+        if not players:
+            return await self.reads.submit(transaction)  # which finds nothing to change
+        return await self.writes.submit(transaction, keys=(*sorted(players), tables.LOGINS))
 
     def list(self, player_id: str, now_ms: int) -> Deferred[list[SessionInfo]]:
         return self.reads.submit(partial(tables.list_sessions, player_id=player_id, now_ms=now_ms))
@@ -172,6 +179,17 @@ def refresh(
     return _repeat(connection, issuer, known, now_ms)
 
 
+def find_players(connection: Connection, issuer: CredentialIssuer, credentials: Credentials) -> set[str]:
+    """Return the players of these credentials, also of expired and exchanged ones; of an unknown one, none."""
+    access, refresh = credentials
+    found = set()
+    if access is not None and (token := tables.find_token(connection, issuer.keys.indexer, access)) is not None:
+        found.add(token[1])
+    if refresh is not None and (known := find_credential(connection, issuer, refresh)) is not None:
+        found.add(known.player_id)
+    return found
+
+
 def log_out_this(
     connection: Connection, issuer: CredentialIssuer, credentials: Credentials, now_ms: int
 ) -> frozenset[str]:
@@ -182,7 +200,8 @@ def log_out_this(
     access, refresh = credentials
     found = set()
     if access is not None:
-        found.add(tables.session_of_token(connection, issuer.keys.indexer, access))
+        token = tables.find_token(connection, issuer.keys.indexer, access)
+        found.add(None if token is None else token[0])
     if refresh is not None:
         known = find_credential(connection, issuer, refresh)
         found.add(None if known is None else known.session_id)

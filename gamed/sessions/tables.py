@@ -219,14 +219,17 @@ def authenticate_key(connection: Connection, key: AccessKey, now_ms: int) -> Aut
     )
 
 
-def session_of_token(connection: Connection, indexer: Indexer, token: Secret) -> str | None:
-    """Return the session of an access token, even of an expired one: enough to end the session, not to use it."""
+def find_token(connection: Connection, indexer: Indexer, token: Secret) -> tuple[str, str] | None:
+    """Return session and player of an access token, even of an expired one: enough to end the session, not to use it.
+
+    Return None for an unknown token.
+    """
     query = """
-        SELECT s.session_id FROM credential t JOIN session s ON s.session_id = t.session_id
+        SELECT s.session_id, s.player_id FROM credential t JOIN session s ON s.session_id = t.session_id
         WHERE t.tick = ? AND t.credential_index = ?
     """
-    row = connection.execute(query, access_key(indexer, token)).fetchone()
-    return None if row is None else row[0]
+    row: tuple[str, str] | None = connection.execute(query, access_key(indexer, token)).fetchone()
+    return row
 
 
 def living_player(connection: Connection, session_id: str, now_ms: int) -> str | None:

@@ -22,7 +22,7 @@ from gamed.sessions.errors import (
 )
 from gamed.sessions.service import MAX_FIRST_USES
 from gamed.timestamps import CLOCKS_MS
-from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
 from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
 from tests.support.databases import data_folder, file_databases, open_databases, prepare_files, unwritable
@@ -207,6 +207,23 @@ class EndTests(SessionTestCase):
         self.wait(self.sessions.log_out(text(self.pair.access), text(self.pair.refresh), LogoutScope.THIS))
         self.assertEqual(self.server.revoked, [ANNA])
         self.refused(self.sessions.log_out(None, None, LogoutScope.THIS), TokenMissing)
+
+    def test_log_out_unknown(self) -> None:
+        """A credential that nobody has is answered by reads alone: anyone may send one, as often as they like."""
+        self.server.databases.auth.pause()
+        access, refresh = text(STRANGE_TOKEN), text(STRANGER)
+        for shown in ((access, None), (None, refresh), (access, refresh)):
+            self.wait(self.sessions.log_out(*shown, LogoutScope.THIS))
+        for scope in (LogoutScope.OTHERS, LogoutScope.ALL):
+            self.refused(self.sessions.log_out(access, None, scope), TokenInvalid)
+            self.refused(self.sessions.log_out(None, refresh, scope), RefreshInvalid)
+            self.refused(self.sessions.log_out(access, refresh, scope), RefreshInvalid)
+        self.assertEqual(self.server.databases.auth.waiting, 0)
+        known = ensureDeferred(self.sessions.log_out(access, text(self.pair.refresh), LogoutScope.THIS))
+        self.assertEqual(self.server.databases.auth.waiting, 1)
+        self.server.databases.auth.resume()
+        self.successResultOf(known)
+        self.assertEqual(self.server.revoked, [ANNA])
 
     def test_log_out_others_and_all(self) -> None:
         """`others` spares the requesting session, `all` does not, and neither ends another player's."""
