@@ -7,7 +7,7 @@ turn of the reactor of its own, so that a long pipeline does not keep other conn
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, IReactorTime, ISSLTransport, ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IReactorTime, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -87,6 +87,9 @@ class HttpConnection(Protocol):
         """Bytes of the current body that are still to come, unless it is chunked."""
         self._chunks: ChunkedDecoder | None = None
         self._rate: BodyRate | None = None
+        self._decode_due = False
+        """Whether the decoder holds many small chunks, of which each turn of the reactor decodes some."""
+        self._decode_call: IDelayedCall | None = None
         self._silent = True
         self._reading = True
         self._turn_due = False
@@ -208,7 +211,7 @@ class HttpConnection(Protocol):
             self._body_complete(request, held[length:])
         else:
             self._state = State.BODY
-            self._chunks = ChunkedDecoder() if length is None else None
+            self._chunks, self._decode_due = ChunkedDecoder() if length is None else None, False
             self._left = length or 0
             self._rate = BodyRate(self._site.settings.upload_seconds)
             if self._expects_continue and not held and request.error is None:
@@ -218,36 +221,70 @@ class HttpConnection(Protocol):
         if self._read_ended:
             self._check_end()
 
-    def _receive_body(self, data: bytes) -> None:
+    def _receive_body(self, data: bytes) -> bool:
+        """Pass bytes of the body on; return whether the receiver takes no more for now."""
         request, rate = self._request, self._rate
         if request is None or rate is None:
             raise RuntimeError("a body without a request")
         if self._chunks is not None:
+            if self._decode_due:
+                self._chunks.hold(data)
+                return False
+            received = self._chunks.held + len(data)
             content = self._chunks.decode(data)
+            received -= self._chunks.held
             complete = self._chunks.complete
         else:
+            received = len(data)
             content = data[: self._left]
             self._left -= len(content)
             complete = self._left == 0
-        rate.add(len(data), len(content))
+        rate.add(received, len(content))
         taken = request.body_received(content) if content else None
         if complete:
             self._body_complete(request, data[len(content) :] if self._chunks is None else self._chunks.rest())
-            return
+            return False
         if self._chunks is not None and self._chunks.malformed:
             request.reject(BadRequest("The chunked body is malformed."))
         elif rate.overhead_exceeded:
             request.reject(BadRequest("The chunks are too small."))
         if request.error is not None:
             self._handle(request)
-        elif taken is not None and not taken.called:
+            return False
+        waits = taken is not None and not taken.called
+        self._decode_due = self._chunks is not None and self._chunks.unfinished
+        if waits or self._decode_due:
             self._pause_reading()
+        if taken is not None and waits:
             taken.addBoth(lambda _: self._receiver_ready(request))
+        elif self._decode_due:
+            self._decode_later()
+        return waits
 
     def _receiver_ready(self, request: Request) -> None:
         """Read on, unless the body is complete or abandoned meanwhile."""
-        if self._request is request and self._state is State.BODY and not self.flow.paused:
+        if self._request is not request or self._state is not State.BODY:
+            return
+        if self._decode_due:
+            self._decode_later()
+        elif not self.flow.paused:
             self._resume_reading()
+
+    def _decode_later(self) -> None:
+        if self._decode_call is None:
+            self._decode_call = self._clock.callLater(0, self._decode_on)
+
+    def _decode_on(self) -> None:
+        """Decode the next of many small chunks, unless the body is abandoned meanwhile."""
+        self._decode_call = None
+        if self._state is not State.BODY or not self._decode_due:
+            return
+        self._decode_due = False
+        waits = self._receive_body(b"")
+        if self._state is State.BODY and not (waits or self._decode_due or self.flow.paused):
+            self._resume_reading()
+        if self._read_ended:
+            self._check_end()
 
     def _body_complete(self, request: Request, rest: bytes) -> None:
         """Handle a request whose body was read; `rest` belongs to the next one."""
@@ -260,7 +297,7 @@ class HttpConnection(Protocol):
     def _handle(self, request: Request) -> None:
         self._timeout.reset(None)
         self._state = State.HANDLING
-        self._chunks = self._rate = None
+        self._chunks, self._rate, self._decode_due = None, None, False
         request.handle()
 
     # responses
@@ -324,7 +361,7 @@ class HttpConnection(Protocol):
         if self._state is State.WAITING and not self._turn_due:
             self._timeout.reset(self._idle_seconds)
             self._take_turn()
-        elif self._state not in _HOLDING:
+        elif self._state not in _HOLDING and not self._decode_due:
             self._resume_reading()
 
     def _pause_reading(self) -> None:
@@ -348,7 +385,7 @@ class HttpConnection(Protocol):
                 self._reject(BadRequest(INCOMPLETE))
             case State.DECIDING | State.HANDLING:
                 self._timeout.reset(HALF_CLOSED_SECONDS)
-            case State.BODY if self._request is not None:
+            case State.BODY if self._request is not None and not self._decode_due:
                 self._request.reject(BadRequest(INCOMPLETE))
                 self._handle(self._request)
 

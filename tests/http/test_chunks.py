@@ -14,6 +14,8 @@ def decode(data: bytes, step: int | None = None) -> tuple[bytes, str]:
     decoder, decoded = ChunkedDecoder(), b""
     for at in range(0, len(data), step or len(data) or 1):
         decoded += decoder.decode(data[at : at + (step or len(data))])
+        while decoder.unfinished:
+            decoded += decoder.decode(b"")
         if decoder.complete or decoder.malformed:
             break
     return decoded, "malformed" if decoder.malformed else "complete" if decoder.complete else "open"

@@ -1,9 +1,12 @@
 """Hostile bytes get a typed response: no traceback, no 5xx, and no handler runs."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http.parser import DECODED_PIECES
 from tests.http.apps import EchoRoutes, PageRoutes
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection
@@ -356,6 +359,39 @@ class ChunkTests(HostileCase):
             self.HEAD + b"1;" + b"a" * 1000 + b"\r\na\r\n" + b"1;a=aaaaaaaaaaaaaaa\r\na\r\n" * 8000, 400, "bad_request"
         )
         self.assertTrue(connection.closing)
+
+    def test_small_chunks_take_turns(self) -> None:
+        """Of many small chunks in one read each turn of the reactor decodes some; others are answered in between."""
+        body = b'"' + b"a" * 7998 + b'"'
+        chunks = [b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body), 2)]
+        connection = self.browser.connect()
+        connection.channel.dataReceived(self.HEAD + b"".join(chunks))
+        turns, left = 0, [connection.channel._chunks.held]
+        while left[-1]:
+            self.assertEqual(connection.transport.producerState, "paused")
+            self.assertEqual(self.routes.calls, [])
+            [call] = [call for call in self.browser.clock.calls if call.func == connection.channel._decode_on]
+            decode = call.func
+            call.cancel()
+            decode()
+            left.append(connection.channel._chunks.held)
+            turns += 1
+        self.assertGreater(turns, len(chunks) * 3 // DECODED_PIECES - 2)
+        self.assertLessEqual(max(before - after for before, after in pairwise(left)), 7 * DECODED_PIECES // 3 + 7)
+        self.assertEqual(connection.transport.producerState, "producing")
+        self.assertEqual(connection.send(b"0\r\n\r\n" + GET).answers[0].status, 200)
+        self.assertEqual([answer.status for answer in connection.answers], [200, 200])
+
+    def test_small_chunks_before_the_end(self) -> None:
+        """A client that closes its side behind many small chunks is answered as if they came one by one."""
+        chunks = b"2\r\naa\r\n" * 3000
+        for end, status in ((b"0\r\n\r\n", 200), (b"", 400)):
+            self.routes.calls.clear()
+            connection = self.browser.connect()
+            connection.channel.dataReceived(self.HEAD + chunks + end)
+            connection.channel.readConnectionLost()
+            self.assertEqual(connection.transport.value(), b"")
+            self.assertEqual([answer.status for answer in connection.answers], [status])
 
     def test_a_chunked_body_over_the_limit(self) -> None:
         """A chunked body beyond the limit is 413 at once."""
