@@ -361,7 +361,7 @@ class ChunkTests(HostileCase):
         self.assertTrue(connection.closing)
 
     def test_small_chunks_take_turns(self) -> None:
-        """Of many small chunks in one read each turn of the reactor decodes some; others are answered in between."""
+        """A turn of the reactor decodes some of the many small chunks of one read; the next ones decode the others."""
         body = b'"' + b"a" * 7998 + b'"'
         chunks = [b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body), 2)]
         connection = self.browser.connect()

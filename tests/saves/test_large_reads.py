@@ -3,6 +3,8 @@
 See docs/protocol.md: Saves.
 """
 
+import contextlib
+import os
 from collections.abc import Callable
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeVar
@@ -82,7 +84,7 @@ class LargeReadsTest(TornCase):
 
     @covers("threats/38")
     def test_waiting_for_others(self) -> None:
-        """Of 64 reads of one byte few are in the queue of large bytes, before an upload of another player."""
+        """Few of 64 reads of one byte are in the queue of large bytes, before an upload of another player."""
         self.stores.blobs.queue.pause()
         calls = [self.browser.send("GET", "/game/saves/big", {**self.bearer, **BYTE}) for _ in range(64)]
         self.assertEqual(self.stores.blobs.queue.waiting, MAX_READS)
@@ -134,11 +136,18 @@ class LargeReadsTest(TornCase):
     def test_no_descriptor(self) -> None:
         """A process that can open no file any more still answers."""
         soft, hard = getrlimit(RLIMIT_NOFILE)
-        setrlimit(RLIMIT_NOFILE, (0, hard))
+        most = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
+        setrlimit(RLIMIT_NOFILE, (most, hard))
+        held: list[int] = []
         try:
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.dup(1))
             answer = self.get("big")
         finally:
             setrlimit(RLIMIT_NOFILE, (soft, hard))
+            for descriptor in held:
+                os.close(descriptor)
         self.assertEqual((answer.status, answer.body == BIG), (200, True))
 
     def test_part_of_damaged_bytes(self) -> None:

@@ -154,7 +154,7 @@ class PairTests(SynchronousTestCase):
 
 class RateTests(SynchronousTestCase):
     def test_devices(self) -> None:
-        """As many devices as a player may have can refresh together and go on, however short a token lives."""
+        """All devices that a player may have can refresh together and go on, however short a token lives."""
         for access_seconds in (60, 300, 900, 24 * 3600):
             rate = refreshes_of_player(60, access_seconds)
             self.assertGreaterEqual(rate.burst, MAX_SESSIONS)
