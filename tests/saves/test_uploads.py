@@ -5,6 +5,7 @@ from collections.abc import Callable
 from errno import EIO, ENOSPC
 from sqlite3 import SQLITE_IOERR_FSYNC, OperationalError
 from sqlite3 import Connection as Database
+from typing import Any
 
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
@@ -208,10 +209,10 @@ class SlowDiskTest(TornCase):
     """A slow disk delays the client, not the reactor."""
 
     def setUp(self) -> None:
-        self.waiting: list[tuple[Deferred[None], Callable[[], None]]] = []
+        self.waiting: list[tuple[Deferred[Any], Callable[[], Any]]] = []
         super().setUp()
 
-    def disk(self, work: Callable[[], None]) -> Deferred[None]:
+    def disk(self, work: Callable[[], Any]) -> Deferred[Any]:
         self.waiting.append((Deferred(), work))
         return self.waiting[-1][0]
 
@@ -221,8 +222,7 @@ class SlowDiskTest(TornCase):
         if error is not None:
             done.errback(Failure(error))
             return
-        work()
-        done.callback(None)
+        done.callback(work())
 
     def feed(self, connection: Connection, data: bytes) -> int:
         """Send as long as the server reads; return how much it read."""
@@ -246,10 +246,11 @@ class SlowDiskTest(TornCase):
         while self.waiting:
             self.work()
         self.assertEqual(connection.answer.status, 201)
-        self.assertEqual(self.get("auto").body, BIG)
+        reading = self.browser.send("GET", "/game/saves/auto", self.bearer)
+        self.assertEqual(reading.answers, [])
         while self.waiting:
             self.work()
-        self.assertEqual(self.spools(), 0)
+        self.assertEqual((reading.answer.body, self.spools()), (BIG, 0))
 
     def test_disconnect(self) -> None:
         """A client that leaves while its bytes are on the way to the disk leaves nothing there."""
