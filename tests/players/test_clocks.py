@@ -6,8 +6,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH
 from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.ceremony import CEREMONY_MS, Ceremony
 from gamed.passkeys.errors import PasskeyRefused
-from gamed.passkeys.model import CEREMONY_MS, Ceremony
 from gamed.players import owner_tables, tables
 from gamed.players.owner_tables import CODE_MS, CodeCheck, ConfirmationCode
 from gamed.players.tables import password_changed, password_tag
