@@ -156,7 +156,7 @@ class ClosedPythonTests(CommandTestCase):
         self.config.with_name("game.json").write_text('{"wait_seconds": 1}')  # doctor waits as long
 
     def serve_as_other(self) -> int:
-        python, self.environ = python_for_all(self.folder / "for-all")
+        python, self.environ = python_for_all()
         port = free_port()
         serve = [*self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1"]
         self.process = self.start(python, "-c", DROP.format(OTHER), python, "-c", RUN, *serve)
@@ -192,7 +192,7 @@ class ClosedPythonTests(CommandTestCase):
         self.config.write_text(json.dumps({**STORED, "store": address.url}))
         self.config.chmod(0o644)
         self.closed |= {**KEY, "PATH": f"{self.folder}/root:{programs()}:/usr/bin:/bin"}
-        python, environ = python_for_all(self.folder / "for-all")
+        python, environ = python_for_all()
         self.environ = environ | KEY
         port = free_port()
         serve = [*self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1"]

@@ -95,7 +95,7 @@ class DoctorTests(CommandTestCase):
     def let_everybody_enter(self) -> None:
         """Let every user enter the folder, and run a Python that every user can run."""
         self.folder.chmod(0o755)
-        self.python, environ = python_for_all(self.folder / "for-all")
+        self.python, environ = python_for_all()
         self.environ |= environ
 
     def change_owner(self) -> None:

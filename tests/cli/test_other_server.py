@@ -202,7 +202,7 @@ class OtherPlacesTests(OtherServerCase):
     def test_unreadable_folder(self) -> None:
         """A folder beside that this user cannot enter, and a loop of links, are not a server."""
         self.folder.chmod(0o755)
-        python, environ = python_for_all(self.folder / "for-all")
+        python, environ = python_for_all()
         data = self.folder / "one/two"
         closed = data / "closed"
         closed.mkdir(0o700, parents=True)

@@ -6,7 +6,9 @@ See docs/owners/players.md: Where commands find the key; SPEC 2.2.
 import json
 import os
 import pwd
+import py_compile
 import subprocess
+from importlib.util import cache_from_source
 from pathlib import Path
 from shutil import rmtree
 
@@ -15,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from gamed.cli.process import refuse_foreign_folder
-from tests.cli.other_user import library_folders, python_for_all, reachable
+from tests.cli.other_user import library_folders, package_for_all, python_for_all, reachable
 from tests.cli.process import GAMED, CommandTestCase, folder_of, free_port, get
 
 OTHER = 54321
@@ -29,7 +31,7 @@ class OtherUserTests(CommandTestCase):
         super().setUp()
         self.uid = OTHER if os.geteuid() == 0 else os.geteuid()
         self.folder.chmod(0o755)
-        self.python, self.for_all = python_for_all(self.folder / "for-all")
+        self.python, self.for_all = python_for_all()
         self.environ |= self.for_all
         self.data.mkdir(0o700)
         self.write_config()
@@ -192,3 +194,29 @@ class ReachableTests(SynchronousTestCase):
         """Folders that Python lists but that do not exist, as Debian's does, are left out."""
         folder = folder_of(self)
         self.assertEqual(library_folders([str(folder / "dist-packages"), str(folder)]), [folder])
+
+
+class CopiesTests(SynchronousTestCase):
+    """What tests give another user who cannot read this checkout."""
+
+    def test_bytecode(self) -> None:
+        """A copy has the bytecode that Python would otherwise compile at each start, and every user can read it."""
+        closed, copies = folder_of(self), folder_of(self)
+        copies.chmod(0o755)
+        (closed / "etc").mkdir()
+        package = closed / "gamed"
+        package.mkdir()
+        package.chmod(0o755)
+        (package / "__init__.py").write_text("MODE = 1\n")
+        (package / "__init__.py").chmod(0o644)
+        bytecode = Path(py_compile.compile(str(package / "__init__.py"), doraise=True))
+        unfinished = bytecode.with_name(f"{bytecode.name}.140123")  # as importlib calls it before it renames it
+        unfinished.write_bytes(b"")
+        self.addCleanup(os.umask, os.umask(0o077))  # as a service in this process may have left it
+        found = package_for_all(package, copies) / "gamed"
+        self.assertNotEqual(found, package)
+        copied = Path(cache_from_source(str(found / "__init__.py")))
+        self.assertEqual(copied.read_bytes(), bytecode.read_bytes())
+        self.assertEqual((found / "__init__.py").stat().st_mtime_ns, (package / "__init__.py").stat().st_mtime_ns)
+        self.assertTrue(reachable(found / "__init__.py"))
+        self.assertFalse((copied.parent / unfinished.name).exists())

@@ -51,7 +51,7 @@ class OwnerGuideTests(CommandTestCase):
         super().setUp()
         self.addCleanup(os.umask, os.umask(0o022))  # a test before this one may have set that of a service
         self.folder.chmod(0o755)
-        self.python, self.libraries = python_for_all(self.folder / "for-all")
+        self.python, self.libraries = python_for_all()
         user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self.user, self.uid, self.gid = user.pw_name, user.pw_uid, user.pw_gid
         self.port = free_port()

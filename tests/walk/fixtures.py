@@ -26,7 +26,7 @@ class WalkFixtures:
 
     def __init__(self, engine: str, folder: Path) -> None:
         self.postgresql, self.folder = engine == "postgresql", folder
-        self.programs = Programs(folder / "for-all")
+        self.programs = Programs()
         self.machines: list[Machine] = []
         self.players: list[Player] = []
         self.games: list[Game] = []

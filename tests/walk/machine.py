@@ -44,8 +44,8 @@ class Wrong(Exception):
 class Programs:
     """gamed as the user of the guide runs it: an interpreter, and variables with which it finds this version."""
 
-    def __init__(self, folder: Path) -> None:
-        self.python, self._variables = python_for_all(folder)
+    def __init__(self) -> None:
+        self.python, self._variables = python_for_all()
         self._before: list[str] = []
         atexit.register(forks.add_parent(self._variables["PYTHONPATH"]))
         user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())

@@ -35,6 +35,7 @@ exec "$@"
 """Runs a command for which /etc, /var/lib, /opt and /usr/local/sbin are copies of this test's own."""
 KILLED = """
 import mmap, os, signal, sys
+sys.dont_write_bytecode = True
 CHANGES = {"os.rename", "os.mkdir", "os.chown", "os.remove", "os.rmdir", "os.truncate", "subprocess.Popen", "os.fork"}
 count, at, first = mmap.mmap(-1, 4), int(os.environ["AT"]), os.getpid()
 
@@ -50,7 +51,10 @@ sys.addaudithook(hook)
 from gamed.cli import main
 main()
 """
-"""Runs gamed, and kills it at the change with the number AT, in whichever process of it that is."""
+"""Runs gamed, and kills it at the change with the number AT, in whichever process of it that is.
+
+A folder that Python makes for its bytecode would be a change, too: one for each module where there is none.
+"""
 ANSWERS = {"server_name": "Rose Street 7", "players": "machine", "join": "invited"}
 
 
@@ -64,7 +68,7 @@ class SetupCase(CommandTestCase):
         super().setUp()
         self.addCleanup(os.umask, os.umask(0o022))
         self.folder.chmod(0o755)
-        self.python, self.libraries = python_for_all(self.folder / "for-all")
+        self.python, self.libraries = python_for_all()
         if self.python == sys.executable:  # a server beside it, as the README's first command begins one, is not ours
             self.python, _ = python_apart(self.folder / "apart")
         self.home = self.folder / "home"
