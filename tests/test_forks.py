@@ -64,6 +64,21 @@ class ForkTests(SynchronousTestCase):
             process.kill()
             self.assertEqual(process.wait(), -9)
 
+    def test_locale(self) -> None:
+        """The locale that Python adds where there is none makes no other process; one that is set does."""
+        read = forks.read_at_start
+        self.assertEqual(read({"LC_CTYPE": "C.UTF-8", "HOME": "/"}), read({}))
+        for env in ({"LC_CTYPE": "de_DE.UTF-8"}, {"LC_CTYPE": "C.UTF-8", "LANG": "C"}, {"LANG": "C"}, {"LC_ALL": "C"}):
+            self.assertEqual(read(env), env)
+
+    def test_locale_is_added(self) -> None:
+        """A process without a locale has that one."""
+        how = self.how | {
+            "env": {name: value for name, value in self.how["env"].items() if name[:2] not in ("LA", "LC")}
+        }
+        done = forks.run([*PROGRAM, "report"], timeout=60, forked=False, **how)
+        self.assertEqual(json.loads(done.stdout)["environ"]["LC_CTYPE"], forks.COERCED)
+
     def test_nothing_is_left(self) -> None:
         """Neither this process nor the one that forks keeps a descriptor or a zombie."""
         pids = (os.getpid(), self.report()["parent"])

@@ -30,10 +30,13 @@ SCRIPT = (sys.executable, "-c", "from gamed.cli import main; main()")
 MODULE = (sys.executable, "-m", "gamed")
 READ_AT_START = ("COVERAGE_", "LANG", "LC_", "LD_", "LISTEN_", "MALLOC_", "OPENSSL_", "PYTHON")
 """The first letters of variables that Python, Twisted and libraries read only when they are loaded."""
+COERCED = "C.UTF-8"
+"""The LC_CTYPE that Python adds."""
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 IMPORTED = (
     *("gamed.service", "gamed.tap", "gamed.ops.metrics", "gamed.dev.provider", "gamed.database.postgresql.store"),
     *("twisted.scripts.twistd", "argon2", "psycopg"),
+    "hypothesis",  # each module below tests/ imports it, which would take three times as long as the rest of its start
 )
 LENGTH_BYTES, PID_BYTES, STATUS_BYTES = 8, 8, 4
 Stream = int | IO[Any]
@@ -178,11 +181,19 @@ def _find_parent(command: Sequence[str], env: Mapping[str, str]) -> "_Parent | N
     first, program = tuple(command[:2]), command[2] if len(command) > 2 else ""
     ours = (*first, program) in (SCRIPT, MODULE) or (first == MODULE[:2] and program.startswith("tests."))
     parent = _parents.get(env.get("PYTHONPATH", ""))
-    return parent if ours and parent and _read_at_start(env) == _read_at_start(parent.env) else None
+    return parent if ours and parent and read_at_start(env) == read_at_start(parent.env) else None
 
 
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
+def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that count when a process starts.
+
+    Where there is no locale Python adds LC_CTYPE to its own environment (PEP 538), so that a test which passes that on
+    and one which does not start the same process.
+    """
+    found = {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
+    if found.get("LC_CTYPE") == COERCED and not env.get("LANG") and not env.get("LC_ALL"):
+        del found["LC_CTYPE"]
+    return found
 
 
 class _Parent:
