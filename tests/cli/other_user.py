@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from tests.cli.process import ROOT
 
 UNFINISHED = "*.pyc.*"
-"""What Python is compiling at this moment, in another process: it is renamed before a copy could be made."""
+"""A module that another process compiles at this moment; it is renamed, maybe before it could be copied."""
 SKIPPED = shutil.ignore_patterns(UNFINISHED, "test", "tests", "site-packages", "idlelib", "tkinter", "*.a")
 
 

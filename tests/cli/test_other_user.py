@@ -197,7 +197,7 @@ class ReachableTests(SynchronousTestCase):
 
 
 class CopiesTests(SynchronousTestCase):
-    """What tests give another user who cannot read this checkout."""
+    """The copies for a user who cannot read this checkout."""
 
     def test_bytecode(self) -> None:
         """A copy has the bytecode that Python would otherwise compile at each start, and every user can read it."""
