@@ -88,7 +88,7 @@ def _libraries(libraries: Path, copies: Path) -> Path:
     copy = copies / "libraries"
     if not copy.exists():
         _make_open(copy)
-    for late in ("argon2", "jinja2", "segno"):  # gamed imports them at the first password, page and QR code
+    for late in ("argon2", "jinja2", "segno", "treq"):  # for the first password, page, QR code and provider
         import_module(late)
     for name in {name.partition(".")[0] for name in sys.modules}:
         for found in libraries.glob(f"{name}*"):
