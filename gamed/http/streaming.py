@@ -8,7 +8,8 @@ See docs/protocol.md: Saves, Conditions and ranges.
 
 import os
 from collections.abc import Awaitable
-from typing import IO, Any, Final, Protocol, runtime_checkable
+from io import BytesIO
+from typing import Any, Final, Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
@@ -22,6 +23,7 @@ from gamed.http.request import Request
 PRIVATE: Final = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authorization"}
 """On every response with data of one player."""
 CHUNK_BYTES: Final = 64 * 1024
+"""A piece of content that is in memory, of which a slow client holds one at a time beside it."""
 TURN_BYTES: Final = 4 * 1024 * 1024
 """Most bytes of a file that are sent in one turn of the reactor, because other connections wait."""
 
@@ -52,7 +54,7 @@ class FileSource(PartReader, Protocol):
 
 
 async def send_part(
-    request: Request, content: bytes | IO[bytes] | PartReader | None, size: int, part: ByteRange | None
+    request: Request, content: bytes | BytesIO | PartReader | None, size: int, part: ByteRange | None
 ) -> bytes | None:
     """Respond 206 with a part, or with all `size` bytes; `content` is None for a HEAD.
 
@@ -71,7 +73,7 @@ def begin_part(request: Request, part: ByteRange) -> None:
 
 
 async def send_content(
-    request: Request, content: bytes | IO[bytes] | PartReader | None, first: int, length: int
+    request: Request, content: bytes | BytesIO | PartReader | None, first: int, length: int
 ) -> bytes | None:
     """Send `length` bytes from offset `first`, as send_part() does."""
     if isinstance(content, bytes):
@@ -84,7 +86,7 @@ async def send_content(
     return None
 
 
-def stream(request: Request, content: IO[bytes] | PartReader, first: int, length: int) -> Deferred[None]:
+def stream(request: Request, content: BytesIO | PartReader, first: int, length: int) -> Deferred[None]:
     """Write `length` bytes from offset `first` and fire when all are written; the caller has set Content-Length.
 
     A file is sent with sendfile() if the connection has no TLS. The content is closed at the end, and when the client
@@ -103,7 +105,7 @@ def stream(request: Request, content: IO[bytes] | PartReader, first: int, length
 class _ContentProducer:
     """A producer that writes content until it is all written, has failed, or the client has left."""
 
-    def __init__(self, request: Any, content: PartReader | IO[bytes]) -> None:
+    def __init__(self, request: Any, content: PartReader | BytesIO) -> None:
         self._request = request  # Twisted leaves the methods of a consumer untyped
         self._content = content
         self._reading = self._ended = False
@@ -131,7 +133,7 @@ class _ContentProducer:
 class PushProducer(_ContentProducer):
     """A producer that reads and writes one piece at a time until it is paused."""
 
-    def __init__(self, request: Any, content: PartReader | IO[bytes], first: int, length: int) -> None:
+    def __init__(self, request: Any, content: PartReader | BytesIO, first: int, length: int) -> None:
         super().__init__(request, content)
         self._at, self._left = first, length
         self._paused = True

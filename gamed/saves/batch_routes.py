@@ -150,4 +150,4 @@ async def _send(request: Request, content: ExportContent, *, with_bytes: bool) -
     if not content.modified:
         request.setResponseCode(304)
         return None
-    return await send_part(request, content.file if with_bytes else None, content.size, content.range)
+    return await send_part(request, content.open() if with_bytes else None, content.size, content.range)

@@ -107,7 +107,7 @@ def build_saves(
     )
     removal = EraseStore(databases=databases, random=context.random, now_ms=context.now_ms)
     erase = EraseService(saves=saves, store=removal, environment=environment)
-    archives = ExportService(saves, partial(ExportArchive, databases, folder), disk)
+    archives = ExportService(saves, partial(ExportArchive, databases, folder), disk, threads)
     return SaveComponents(
         saves=saves,
         archives=archives,

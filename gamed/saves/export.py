@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import IO
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,10 +18,12 @@ from gamed.http.conditional import (
     parse_range,
     range_holds,
 )
+from gamed.saves.commands import SavePartReader
 from gamed.saves.errors import VersionConflict
 from gamed.saves.export_store import ExportArchive
 from gamed.saves.limits import DiskReservations
 from gamed.saves.model import Cursor, ExportedFile
+from gamed.saves.reads import FileParts, FileThreads
 from gamed.saves.service import SaveService
 
 MAX_EXPORTS = 2
@@ -41,7 +42,8 @@ class ExportContent(Struct, frozen=True):
     tag: EntityTag
     sha256: bytes
     size: int
-    file: IO[bytes]
+    open: Callable[[], SavePartReader]
+    """Returns a reader of the file, at most once; its caller closes it, also if the export has ended."""
     modified: bool
     range: ByteRange | None
 
@@ -54,6 +56,7 @@ class ExportJob(Struct, eq=False):
     _expected: int
     """The bytes that open() has reserved; they stay reserved until they are written."""
     _reservations: DiskReservations
+    _run: FileThreads
     _on_end: Callable[[], object]
     """Called once, when the export is over."""
     _reserved: int
@@ -96,7 +99,10 @@ class ExportJob(Struct, eq=False):
             raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")
         modified = outcome is not Precondition.NOT_MODIFIED
         part = parse_range(range_field, archive.size) if modified and range_holds(conditions, now) else None
-        return ExportContent(tag, archive.sha256, archive.size, archive.file, modified, part)
+        return ExportContent(tag, archive.sha256, archive.size, self._open, modified, part)
+
+    def _open(self) -> SavePartReader:
+        return FileParts(self._archive.take_file(), self._run)
 
     def _reserve(self, size: int) -> None:
         """Change the reservation to the bytes that are still to be written."""
@@ -116,6 +122,7 @@ class ExportService(Struct, eq=False):
     _begin: Callable[[str, Cursor, ExportedFile | None], ExportArchive]
     """Returns the archive of a player's saves at a cursor, which begins with a file."""
     _reservations: DiskReservations
+    _run: FileThreads
     _open: dict[str, ExportJob] = field(default_factory=dict)
     """The exports by player."""
     _closed: bool = False
@@ -132,7 +139,7 @@ class ExportService(Struct, eq=False):
         expected = summary.usage.bytes + summary.usage.history_bytes + (len(first.data) if first else 0)
         self._reservations.reserve(expected)
         archive, on_end = self._begin(player_id, summary.cursor, first), partial(self._open.pop, player_id, None)
-        export = ExportJob(archive, summary.cursor, expected, self._reservations, on_end, expected)
+        export = ExportJob(archive, summary.cursor, expected, self._reservations, self._run, on_end, expected)
         self._open[player_id] = export
         return export
 

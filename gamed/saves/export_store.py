@@ -190,7 +190,7 @@ class ExportArchive(Struct, eq=False):
     _out: IO[bytes] | None = None
     _export: ExportWriter | None = None
     _complete: IO[bytes] | None = None
-    """A second descriptor of the complete archive, so that closing it after sending frees no blocks of the disk."""
+    """A second descriptor of the complete archive, for the response: a thread may still read it after close()."""
 
     @property
     def size(self) -> int:
@@ -201,12 +201,12 @@ class ExportArchive(Struct, eq=False):
     def sha256(self) -> bytes:
         return self._export.sha256 if self._export else b""
 
-    @property
-    def file(self) -> IO[bytes]:
-        """Return the file of the complete archive; close() closes it, too."""
-        if self._complete is None:
-            raise TypeError("an export has its bytes after its last step")
-        return self._complete
+    def take_file(self) -> IO[bytes]:
+        """Return the file of the complete archive, once; the caller closes it."""
+        complete, self._complete = self._complete, None
+        if complete is None:
+            raise TypeError("an export has its bytes after its last step, for one response")
+        return complete
 
     def step(self) -> "Deferred[bool]":
         """Write the next part; return False once the archive is complete. Raise DatabaseError or Erased."""

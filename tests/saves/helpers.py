@@ -56,6 +56,8 @@ class SaveCase(SynchronousTestCase):
     """0: each write authenticates its token in a transaction of its own, before the body."""
     known = False
     """Whether each player who signs in has used the token, and the service knows it."""
+    late: list[Callable[[], object]] | None = None
+    """Work for threads of the disk that waits for run_late(); None if such work is done at once."""
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -94,8 +96,18 @@ class SaveCase(SynchronousTestCase):
         return Browser(route_groups, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.server.now_ms)
 
     def disk(self, work: Callable[[], T]) -> Deferred[T]:
-        """Run the disk work of a spooled body."""
-        return run_inline(work)
+        """Run the work of a thread for the disk: at once, or when the test calls run_late()."""
+        if self.late is None:
+            return run_inline(work)
+        done: Deferred[T] = Deferred()
+        self.late.append(lambda: run_inline(work).chainDeferred(done))
+        return done
+
+    def run_late(self) -> None:
+        """Run what waits in `late`."""
+        assert self.late is not None
+        while self.late:
+            self.late.pop(0)()
 
     def sign_in(self, player_id: str) -> dict[str, str]:
         """Return the Authorization header of a player."""

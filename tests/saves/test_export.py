@@ -281,6 +281,7 @@ class PlaceTest(ExportCase):
 
     def test_drip(self) -> None:
         """A client that reads slowly, but is never idle, cannot keep an export for ever."""
+        self.put("other", BIG)
         self.patch(batch_routes, "SEND_SECONDS", 100)
         call = self.browser.connect()
         write = call.transport.write
@@ -297,7 +298,7 @@ class PlaceTest(ExportCase):
             call.channel.flow.resumeProducing()
         self.clock.advance(20)
         self.assertEqual((call.closed, self.spools(), self.reservations.bytes), (True, 0, 0))
-        self.assertLess(len(call.raw), len(BIG))
+        self.assertLess(len(call.raw), 2 * len(BIG))
 
     def test_shutdown(self) -> None:
         """At shutdown the running export is answered and no other begins."""
@@ -356,15 +357,30 @@ class PlaceTest(ExportCase):
         late.run()
         self.assertTrue(archive._out.closed)
 
+    def test_read_in_threads(self) -> None:
+        """The reactor does not wait for the disk; a descriptor is closed only when no thread reads it."""
+        self.late = []
+        export = self.begin_export()
+        self.assertEqual((len(self.late), export.answers), (1, []))
+        self.run_late()
+        self.opened(export.answer)
+        left = self.begin_export()
+        self.assertEqual(len(self.late), 1)
+        left.leave()
+        self.assertEqual(self.spools(), 1)
+        self.run_late()
+        self.assertEqual(self.spools(), 0)
+
     def test_sent_and_closed_in_the_thread(self) -> None:
         """The end of sending, which closes the file, does not free the blocks of a large archive in the reactor."""
         archive = self.exports._begin(ANNA, self.cursor())
         while self.successResultOf(archive.step()):
             pass
-        archive.file.seek(0)
-        whole = archive.file.read()
+        file = archive.take_file()
+        file.seek(0)
+        whole = file.read()
         self.assertEqual((len(whole), sha256(whole).digest()), (archive.size, archive.sha256))
-        archive.file.close()
+        file.close()
         self.assertFalse(archive._out.closed)
         archive.close()
         self.assertTrue(archive._out.closed)

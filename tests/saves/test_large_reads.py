@@ -5,11 +5,7 @@ See docs/protocol.md: Saves.
 
 import contextlib
 import os
-from collections.abc import Callable
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
-from typing import TypeVar
-
-from twisted.internet.defer import Deferred
 
 from gamed.saves.limits import MAX_READS
 from gamed.saves.reads import READ_SECONDS
@@ -19,30 +15,15 @@ from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
 from tests.support.http import Connection, request_bytes
 
-T = TypeVar("T")
 BYTE = {"Range": "bytes=0-0"}
 
 
 class LargeReadsTest(TornCase):
     def setUp(self) -> None:
-        self.late: list[Callable[[], object]] | None = None
-        """Work for threads that a test runs later, if it is not None."""
         super().setUp()
         self.stores.blobs._folder = self.folder
         self.put("big", BIG, ABSENT)
         self.put("small", b"x", ABSENT)
-
-    def disk(self, work: Callable[[], T]) -> Deferred[T]:
-        if self.late is None:
-            return super().disk(work)
-        done: Deferred[T] = Deferred()
-        self.late.append(lambda: super(LargeReadsTest, self).disk(work).chainDeferred(done))
-        return done
-
-    def run_late(self) -> None:
-        assert self.late is not None
-        while self.late:
-            self.late.pop(0)()
 
     def read_slowly(self) -> Connection:
         """Begin a read whose client takes one piece of the bytes, then none until it resumes."""
