@@ -57,6 +57,7 @@ class Request:
     """Bytes of content that were written."""
     _content_length = 0
     """Bytes of content that the head announces; 0 for a response without content."""
+    _cookies: Mapping[str, str] | None = None
     _producer: IPushProducer | None = None
     _work: Deferred[Any] | None = None
     """The handler that runs; cancelled when the client leaves."""
@@ -91,10 +92,11 @@ class Request:
 
     def getCookie(self, name: str) -> str | None:
         """Return the value of a cookie; None if the client sent none of that name."""
-        pairs = (
-            pair.lstrip(" \t").partition("=") for line in self.head.headers.values("cookie") for pair in line.split(";")
-        )
-        return dict((key, value) for key, mark, value in pairs if mark).get(name)
+        if self._cookies is None:  # a page looks for up to seven, in up to 16 KiB
+            lines = self.head.headers.values("cookie")
+            pairs = (pair.lstrip(" \t").partition("=") for line in lines for pair in line.split(";"))
+            self._cookies = {key: value for key, mark, value in pairs if mark}
+        return self._cookies.get(name)
 
     def setResponseCode(self, code: int) -> None:
         """Set the status; the phrase is always the standard one."""

@@ -122,7 +122,8 @@ class EchoRoutes(Struct, frozen=True):
 
     @app.route("/echo/cookie", methods=["GET"])
     def echo_cookie(self, request: Request) -> bytes:
-        return (request.getCookie("gl") or "none").encode("latin-1")
+        found = [request.getCookie(name) for name in ("absent", "gl")]
+        return (found[1] or "none").encode("latin-1")
 
     @app.route("/echo/later", methods=["GET"])
     async def echo_later(self, request: Request) -> bytes:

@@ -5,6 +5,7 @@ from itertools import count
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http.parser import RequestHeaders
 from gamed.http.settings import HttpSettings
 from gamed.http.site import IDS_DRAWN, Site
 from gamed.sessions.errors import TokenInvalid, TokenMissing
@@ -50,6 +51,13 @@ class HeaderTests(SynchronousTestCase):
         """A handler gets the value of a cookie by its name, or None."""
         for cookie, value in (("gl=abc; other=1", b"abc"), ("other=1;gl=", b"none"), ("gl", b"none"), ("", b"none")):
             self.assertEqual(self.browser.get("/echo/cookie", {"Cookie": cookie}).body, value)
+
+    def test_cookies_are_parsed_once(self) -> None:
+        """A page looks for several cookies in up to 16 KiB of them."""
+        read, values = [], RequestHeaders.values
+        self.patch(RequestHeaders, "values", lambda fields, name: read.append(name) or values(fields, name))
+        self.assertEqual(self.browser.get("/echo/cookie", {"Cookie": "other=1; gl=2"}).body, b"2")
+        self.assertEqual(read.count("cookie"), 1)
 
     @covers("4/12", "threats/31")
     def test_auth_is_not_stored_and_tells_no_referrer(self) -> None:
