@@ -217,6 +217,16 @@ class CommandTests(BackupCase):
         self.assertEqual(self.gamed("restore", made)[::2], (0, ""))
         self.assertEqual(json.loads(self.where.config.read_text()), members)
 
+    def test_picture_elsewhere(self) -> None:
+        """A picture with a path of its own is read from there."""
+        picture = self.folder / "pictures/mark.svg"
+        picture.parent.mkdir()
+        picture.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"/>')
+        self.where.config.write_text(json.dumps({"mode": "local", "look": {"mark": str(picture)}}))
+        made = str(self.back_up().path)
+        self.where.config.unlink()
+        self.assertEqual(self.gamed("restore", made)[::2], (0, ""))
+
     def test_next_command(self) -> None:
         """The last words of a restore are the command that starts this server, and no empty one elsewhere."""
         code, out, err = self.gamed("restore", self.made)

@@ -54,6 +54,10 @@ FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
 """How the present key fits the auth.db of a backup."""
 
 
+RESTORED_FROM = Path("/var/tmp/gamed-restore")
+"""Where root copies a backup that the service's user cannot reach: a folder closed to all others."""
+
+
 class RestoreResult(Struct, frozen=True):
     """The result of a restore."""
 
@@ -132,9 +136,17 @@ def _refuse_closed(path: Path) -> None:
         wanted = os.X_OK if folder != path else os.R_OK | (os.X_OK if path.is_dir() else 0)
         if folder.exists() and not os.access(folder, wanted):
             user = _name(pwd.getpwuid, os.geteuid())
+            commands = [["chown", "-R", f"{user}:", str(path)]]
+            if folder != path:  # it may be /root, which must stay root's
+                copy = RESTORED_FROM / path.name
+                commands = [
+                    ["install", "-d", "-o", user, "-m", "0700", str(RESTORED_FROM)],
+                    ["cp", "-R", str(path), str(copy)],
+                    ["chown", "-R", f"{user}:", str(copy)],
+                ]
             raise CommandFailed(
-                f"{folder} is closed to the user {user}. Give that user the backup and the folder that it is in: "
-                f"chown -R {user}: FOLDER. Nothing was changed."
+                f"{folder} is closed to the user {user}. Nothing was changed. Run first, as root: "
+                f"{' && '.join(map(shlex.join, commands))}" + (f", and restore {copy}" if folder != path else "")
             )
 
 
@@ -153,7 +165,9 @@ def _config(where: Paths, backup: Path) -> Config:
         return read_with_key(where).config
 
     def read_mark(path: str) -> bytes:  # no backup has the picture
-        return paths.read_regular(str(where.config.parent / Path(path).relative_to(backup)))
+        mark = Path(path)
+        own = where.config.parent / mark.relative_to(backup) if mark.is_relative_to(backup) else mark
+        return paths.read_regular(str(own))
 
     try:
         return read_with_key(replace(where, config=copied), read_mark=read_mark).config

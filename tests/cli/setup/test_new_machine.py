@@ -105,7 +105,11 @@ class NewMachineTests(SetupCase):
         self.set_up(players="internet", address=ADDRESS)
         config = json.loads(self.place(self.new.config).read_text())
         self.assertEqual((config["public_url"], config["master_key_env"]), (ADDRESS, "GAMED_MASTER_KEY"))
-        self.assertIn(f"{backup.parent} is closed to the user gamed", self.restore(backup))
+        refused = self.restore(backup)
+        self.assertIn(f"{backup.parent} is closed to the user gamed", refused)
+        # Whose the folder is, such as root's own, stays.
+        copy = f"/var/tmp/gamed-restore/{backup.name}"
+        self.assertIn(f"cp -R {backup} {copy} && chown -R gamed: {copy}, and restore {copy}", refused)
         self.shell(allow)
         self.assertIn("Restored both databases", self.restore(backup))
         self.serve_unit()
