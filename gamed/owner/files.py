@@ -1,6 +1,7 @@
 """The game files on the owner's page: channels and releases, read and changed in a thread, as a disk may block."""
 
 from collections.abc import Callable
+from errno import EACCES, EISDIR, EPERM, EROFS
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from gamed.timestamps import Now
 
 FOLDER_SECONDS = 5
 """How long a page waits for the folder."""
+UNWRITABLE = {EACCES, EISDIR, EPERM, EROFS}
+"""Errors that the owner can end by rights or a mount; all others are a disk that fails, or a defect."""
 InThread = Callable[..., Deferred[Any]]
 
 
@@ -72,6 +75,8 @@ class OwnerFiles:
         try:
             update: ChannelUpdate = await self._in_thread(work)
         except OSError as e:
+            if e.errno not in UNWRITABLE:
+                raise
             raise AssetsReadOnly(e.strerror) from None
         finally:
             self._changing = False

@@ -1,16 +1,19 @@
 """The owner's page restores saves, moves channels and makes backups, as the commands do."""
 
+import os
 from contextlib import nullcontext
+from errno import EIO, EROFS
 from os import fsdecode
 from pathlib import Path
 from threading import Thread
 from time import sleep
 from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, fail, maybeDeferred
+from twisted.internet.task import Clock
 
 from gamed.assets import channel_store
-from gamed.assets.errors import AssetsBusy
+from gamed.assets.errors import AssetsBusy, AssetsReadOnly
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import CHANNELS, FOLDER, NEW, AssetStore, channel_lock
 from gamed.cli.data.backup import back_up, read_progress
@@ -262,6 +265,14 @@ class FilesTests(SiteCase):
         page = self.act(self.open("/files").form("/rollback"))
         self.assertEqual((page.status, self.pointer(), self.events()), (507, self.releases[1], []))
         self.assertIn(sentences.FILES_READ_ONLY.source, page.text)
+
+    def test_failing_disk(self) -> None:
+        """An error of the disk is not taken for a missing right: what was changed is not known."""
+        for code, kind in ((EROFS, AssetsReadOnly), (EIO, OSError)):
+            error = OSError(code, os.strerror(code))
+            files = OwnerFiles(Clock(), self.data, 1, lambda: 0, lambda work, error=error: fail(error))
+            reason = self.failureResultOf(Deferred.fromCoroutine(files.roll_back("stable", self.releases[1])))
+            self.assertIs(reason.type, kind)
 
     def test_damaged(self) -> None:
         """A release without one of its files cannot be pointed at, and the page says so."""
