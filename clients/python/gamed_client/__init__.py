@@ -922,7 +922,7 @@ class SignIn:
             body["provider"] = provider
         if self._intent != "login":
             body["intent"] = self._intent
-        if self._client.confirms:
+        if self._client._confirms:
             body["confirm"] = True
         if self._loopback:
             with contextlib.suppress(OSError):  # else the player types the code
@@ -1618,7 +1618,7 @@ class GamedClient:
         return any(sign_in.returned(url) for sign_in in self._running)
 
     @property
-    def confirms(self) -> bool:
+    def _confirms(self) -> bool:
         """Return whether the next sign-in is the one that the server has wanted with `reauthentication_required`."""
         held = self._known.held
         return held is not None and held.session_id == self._known.too_old
