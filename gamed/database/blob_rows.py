@@ -63,18 +63,25 @@ def check(connection: Connection, blob_id: int) -> None:
     _check_parts(connection, blob_id, _size_and_hash(connection, blob_id), lambda data: None)
 
 
-def hash_parts(connection: Connection, blob_id: int, wanted: Container[int] | None = None) -> dict[int, bytes]:
-    """Check the whole blob and return the SHA-256 of the wanted parts, with which a part can be checked alone."""
-    digests: dict[int, bytes] = {}
+def hash_parts(connection: Connection, blob_id: int) -> list[bytes]:
+    """Check the whole blob and return the SHA-256 of each part, with which it can be checked alone."""
+    digests: list[bytes] = []
+    stored = _size_and_hash(connection, blob_id)
+    _check_parts(connection, blob_id, stored, lambda data: digests.append(sha256(data).digest()))
+    return digests
+
+
+def read_some(connection: Connection, blob_id: int, wanted: Container[int]) -> dict[int, bytes]:
+    """Check the whole blob and return the wanted parts: another process may delete them after this transaction."""
+    parts: dict[int, bytes] = {}
     stored, n = _size_and_hash(connection, blob_id), numbers(0)
 
     def use(data: bytes) -> None:
-        number = next(n)
-        if wanted is None or number in wanted:  # a second hash of each part takes a third of the time
-            digests[number] = sha256(data).digest()
+        if (number := next(n)) in wanted:
+            parts[number] = bytes(data)
 
     _check_parts(connection, blob_id, stored, use)
-    return digests
+    return parts
 
 
 def copy_out(connection: Connection, blob_id: int, folder: Path) -> IO[bytes]:

@@ -8,7 +8,7 @@ See docs/internals/storage.md: Large saves.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from functools import partial
 from os import SEEK_END
 from pathlib import Path
@@ -76,13 +76,17 @@ class BlobStore:
         """Check the hash of a finished blob; fail as fetch() does."""
         return self.read(partial(blob_rows.check, blob_id=blob_id))
 
-    def read_parts(self, blob_id: int, wanted: Container[int] | None = None) -> Deferred["PinnedBlobReader"]:
+    def read_some(self, blob_id: int, wanted: Container[int]) -> Deferred[dict[int, bytes]]:
+        """Check the hash of the whole blob and return the wanted parts; fail as fetch() does."""
+        return self.read(partial(blob_rows.read_some, blob_id=blob_id, wanted=wanted))
+
+    def read_parts(self, blob_id: int) -> Deferred["PinnedBlobReader"]:
         """Read a blob as fetch() does, without a copy: slower beside other work, but it needs no space on the disk.
 
-        The reader has the `wanted` parts, by default all.
+        Another process may delete the blob meanwhile: part() then fails with BlobNotFound.
         """
         self._pinned[blob_id] += 1
-        checked = self.read(partial(blob_rows.hash_parts, blob_id=blob_id, wanted=wanted))
+        checked = self.read(partial(blob_rows.hash_parts, blob_id=blob_id))
 
         def failed(reason: Failure) -> Failure:
             self.unpin(blob_id)
@@ -213,12 +217,12 @@ class _SerialQueue(DatabaseQueue):
 class PinnedBlobReader(Struct, eq=False):
     """A blob that is read part by part from the database, when the disk has no space for a copy.
 
-    The blob is not deleted until the reader is closed.
+    This process does not delete the blob until the reader is closed.
     """
 
     _store: BlobStore
     _blob_id: int
-    _digests: Mapping[int, bytes]
+    _digests: Sequence[bytes]
     part_bytes: int = blob_rows.PART_BYTES
     _closed: bool = False
 

@@ -28,7 +28,7 @@ from gamed.timestamps import Now
 T = TypeVar("T")
 PART_BYTES: Final = 256 * 1024
 SHORT_BYTES: Final = PART_BYTES
-"""A part up to this size is read where it is stored: it is sent at once, so it needs no copy."""
+"""A part up to this size is kept in memory, at most two stored parts: it is sent at once, so it needs no copy."""
 READ_SECONDS: Final = 3600
 """The longest time for one response, as for an export; a client can continue with a range."""
 LEAST_RATE: Final = 16 * 1024
@@ -77,6 +77,19 @@ class FileParts:
             self._file.close()
 
 
+class MemoryParts(Struct, eq=False):
+    """The stored parts that a short range needs, by number."""
+
+    _parts: dict[int, bytes]
+    part_bytes: int = BLOB_PART_BYTES
+
+    async def part(self, n: int) -> bytes:
+        return self._parts[n]
+
+    def close(self) -> None:
+        self._parts.clear()
+
+
 class LargeReads(Struct, eq=False):
     """The large saves that clients of this process are reading."""
 
@@ -102,7 +115,7 @@ class LargeReads(Struct, eq=False):
             content: SavePartReader
             if part is not None and part.length <= SHORT_BYTES:
                 wanted = range(part.first // BLOB_PART_BYTES, (part.first + part.length - 1) // BLOB_PART_BYTES + 1)
-                content = await self._blobs.read_parts(blob_id, wanted)
+                content = MemoryParts(await self._blobs.read_some(blob_id, wanted))
             else:
                 content = await self._copy(blob_id, size) or await self._blobs.read_parts(blob_id)
         except BaseException:

@@ -250,6 +250,15 @@ class PartByPart(BlobCase):
         self.failureResultOf(self.stores.blobs.read_parts(blob_id), BlobCorrupt)
         self.failureResultOf(self.stores.blobs.check(blob_id), BlobCorrupt)
 
+    def test_some_parts(self) -> None:
+        """The wanted parts come back alone, unless any part is damaged."""
+        self.finish(blob_id := self.append(LARGE), LARGE)
+        found = self.successResultOf(self.stores.blobs.read_some(blob_id, range(15, 17)))
+        self.assertEqual(found, {15: LARGE[15 * PART_BYTES : 16 * PART_BYTES], 16: LARGE[16 * PART_BYTES :]})
+        self.state(f"UPDATE blob_part SET data = {literal(bytes(PART_BYTES))} WHERE n = 0")
+        self.failureResultOf(self.stores.blobs.read_some(blob_id, range(15, 17)), BlobCorrupt)
+        self.failureResultOf(self.stores.blobs.read_some(77, range(1)), BlobNotFound)
+
     def test_kept_while_it_is_read(self) -> None:
         """A blob without references stays until its last reader is closed; no query finds it meanwhile."""
         self.finish(blob_id := self.append(LARGE), LARGE)

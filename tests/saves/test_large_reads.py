@@ -5,7 +5,11 @@ See docs/protocol.md: Saves.
 
 import contextlib
 import os
+from collections.abc import Callable
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
 
 from gamed.saves.limits import MAX_READS
 from gamed.saves.reads import READ_SECONDS
@@ -14,6 +18,8 @@ from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
 from tests.support.http import Connection, request_bytes
+
+T = TypeVar("T")
 
 BYTE = {"Range": "bytes=0-0"}
 
@@ -137,6 +143,34 @@ class LargeReadsTest(TornCase):
         for headers in (BYTE, {"Range": "bytes=-1"}):
             self.assert_problem(self.get("big", headers), 500, "corrupt_blob")
         self.assertEqual(self.get("small").status, 200)
+
+    def test_deleted_elsewhere(self) -> None:
+        """A part is complete after one transaction, because another process may delete the bytes right after it."""
+        thread = self.stores.blobs.queue.thread
+        run, runs = thread.run, []
+
+        def deleting(work: Callable[..., T]) -> Deferred[T]:
+            def delete(result: T) -> T:
+                self.in_state(lambda connection: connection.execute("DELETE FROM blob_part") and None)
+                return result
+
+            runs.append(work)
+            return run(work).addCallback(delete)
+
+        thread.run = deleting  # type: ignore[method-assign]
+        answer = self.get("big", {"Range": "bytes=262140-262149"})
+        self.assertEqual((answer.status, answer.body, len(runs)), (206, BIG[262140:262150], 1))
+
+    def test_replaced_elsewhere(self) -> None:
+        """A part is read from the new version if another process begins to delete the old one before the read."""
+        self.stores.blobs.queue.pause()
+        call = self.browser.send("GET", "/game/saves/big", {**self.bearer, **BYTE})
+        self.put("big", b"new", {"If-Match": tag(1, BIG)})
+        self.in_state(
+            lambda connection: connection.execute("UPDATE blob SET sha256 = NULL WHERE data IS NULL") and None
+        )
+        self.browser.watched(self.stores.blobs.queue.resume)
+        self.assertEqual((call.answer.status, call.answer.body), (206, b"n"))
 
     def test_slow_client(self) -> None:
         """A client that reads slowly, but is never idle, cannot keep a copy for ever."""
