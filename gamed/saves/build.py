@@ -92,7 +92,7 @@ def build_saves(
     threads = in_thread or partial(_in_thread, context.reactor)
     # A quarter of the spare descriptors: published files take half of them, bodies that arrive need the rest.
     most_copies = max(1, spare_files(context.config.limits.connections) // 2)
-    reads = LargeReads(databases.blobs, disk, threads, now_ms, most_copies)
+    reads = LargeReads(databases.blobs, disk, threads, context.reactor, most_copies)
     saves = SaveService(
         store=store, sessions=sessions, environment=environment, rate=SaveRateLimiter.of(limits), reads=reads
     )

@@ -11,7 +11,7 @@ from contextlib import suppress
 from errno import EMFILE, ENFILE
 from functools import partial
 from os import pread
-from typing import IO, Final, Protocol, TypeVar
+from typing import IO, Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
@@ -23,7 +23,6 @@ from gamed.database.errors import DiskFull
 from gamed.http.conditional import ByteRange
 from gamed.saves.commands import SavePartReader
 from gamed.saves.limits import MAX_READS, DiskReservations, TooManyReads
-from gamed.timestamps import Now
 
 T = TypeVar("T")
 PART_BYTES: Final = 256 * 1024
@@ -96,7 +95,8 @@ class LargeReads(Struct, eq=False):
     _blobs: BlobStore
     _reservations: DiskReservations
     _run: FileThreads
-    _now_ms: Now
+    _clock: Any
+    """The reactor; its seconds stay right when an operator sets the system's clock."""
     _most_copies: int
     """Copies that are open at a time, each with a descriptor; further saves are read where they are stored."""
     _copies: int = 0
@@ -122,7 +122,7 @@ class LargeReads(Struct, eq=False):
             self._end(player_id)
             raise
         seconds = max(READ_SECONDS, size // LEAST_RATE)
-        return OpenRead(self, player_id, content, self._now_ms() + seconds * 1000)
+        return OpenRead(self, player_id, content, self._clock.seconds() + seconds)
 
     async def _copy(self, blob_id: int, size: int) -> FileParts | None:
         """Return a copy of a blob; None if the disk or the process has no room for it."""
@@ -153,7 +153,8 @@ class OpenRead(Struct, eq=False):
     _reads: LargeReads
     _player_id: str
     _content: SavePartReader
-    _ends_ms: int
+    _ends: float
+    """By the reactor's clock, in seconds."""
     _closed: bool = False
 
     @property
@@ -162,7 +163,7 @@ class OpenRead(Struct, eq=False):
 
     async def part(self, n: int) -> bytes:
         """Return part `n`; raise DeadlineError for a client that has taken too long."""
-        if self._reads._now_ms() >= self._ends_ms:
+        if self._reads._clock.seconds() >= self._ends:
             raise DeadlineError
         return await self._content.part(n)
 
