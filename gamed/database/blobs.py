@@ -205,6 +205,13 @@ class _SerialQueue(DatabaseQueue):
     def __init__(self, thread: DatabaseThread) -> None:
         super().__init__(thread, "blobs")
 
+    def withdraw(self, queued: Deferred[Any]) -> bool:
+        """Cancel a function that has not started; return False if it has, for it then runs to its end."""
+        if queued not in self._queue:
+            return False
+        queued.cancel()
+        return True
+
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         return self._explain([transaction(connection) for transaction in transactions])
 

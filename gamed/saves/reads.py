@@ -16,6 +16,7 @@ from typing import IO, Any, Final, Protocol, TypeVar
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeadlineError
+from twisted.python.failure import Failure
 
 from gamed.database.blob_rows import PART_BYTES as BLOB_PART_BYTES
 from gamed.database.blobs import BlobStore
@@ -117,27 +118,50 @@ class LargeReads(Struct, eq=False):
                 wanted = range(part.first // BLOB_PART_BYTES, (part.first + part.length - 1) // BLOB_PART_BYTES + 1)
                 content = MemoryParts(await self._blobs.read_some(blob_id, wanted))
             else:
-                content = await self._copy(blob_id, size) or await self._blobs.read_parts(blob_id)
+                content = await self._copy(player_id, blob_id, size) or await self._blobs.read_parts(blob_id)
         except BaseException:
             self._end(player_id)
             raise
         seconds = max(READ_SECONDS, size // LEAST_RATE)
         return OpenRead(self, player_id, content, self._clock.seconds() + seconds)
 
-    async def _copy(self, blob_id: int, size: int) -> FileParts | None:
-        """Return a copy of a blob; None if the disk or the process has no room for it."""
+    async def _copy(self, player_id: str, blob_id: int, size: int) -> FileParts | None:
+        """Return a copy of a blob; None if the disk or the process has no room for it.
+
+        If the client leaves while the thread writes the copy, it counts as a read and a copy until it is written.
+        """
         if self._copies >= self._most_copies:
             return None
-        self._copies += 1
         try:
             self._reservations.reserve(size)
-            try:
-                return FileParts(await self._blobs.fetch(blob_id), self._run)
-            finally:
-                self._reservations.bytes -= size  # what is written lowers the free space itself
-        except BaseException as e:
-            self._copies -= 1
-            if isinstance(e, DiskFull) or (isinstance(e, OSError) and e.errno in {EMFILE, ENFILE}):
+        except DiskFull:
+            return None
+        self._copies += 1
+        copying = self._blobs.fetch(blob_id)
+
+        def leave(_: object) -> None:
+            if not self._blobs.queue.withdraw(copying):
+                self._players[player_id] += 1  # open() counts one less at once
+
+        copied: Deferred[IO[bytes]] = Deferred(leave)
+
+        def finish(result: Any) -> None:
+            self._reservations.bytes -= size  # what is written lowers the free space itself
+            left, failed = copied.called, isinstance(result, Failure)
+            if left or failed:
+                self._copies -= 1
+            if not left:
+                copied.callback(result)
+                return
+            self._end(player_id)
+            if not failed:
+                FileParts(result, self._run).close()
+
+        copying.addBoth(finish)
+        try:
+            return FileParts(await copied, self._run)
+        except (DiskFull, OSError) as e:
+            if isinstance(e, DiskFull) or e.errno in {EMFILE, ENFILE}:
                 return None
             raise
 

@@ -91,6 +91,28 @@ class LargeReadsTest(TornCase):
         self.browser.watched(self.stores.blobs.queue.resume)
         self.assertEqual((call.answer.body, self.copies()), (BIG, 0))
 
+    def test_left_while_it_is_copied(self) -> None:
+        """A copy counts until it is written, also without its client; a thread then closes it."""
+        thread, reads = self.stores.blobs.queue.thread, self.saves.saves.reads
+        run, held = thread.run, []
+
+        def holding(work: Callable[..., T]) -> Deferred[T]:
+            done: Deferred[T] = Deferred()
+            held.append(lambda: run(work).chainDeferred(done))
+            return done
+
+        thread.run = holding  # type: ignore[method-assign]
+        self.late = []
+        for folder in (self.folder, self.folder / "missing"):
+            self.stores.blobs._folder = folder
+            self.browser.send("GET", "/game/saves/big", self.bearer).leave()
+            self.assertEqual((reads._copies, [*reads._players.values()], self.reservations.bytes), (1, [1], len(BIG)))
+            held.pop()()
+            self.assertEqual((reads._copies, reads._players, self.reservations.bytes), (0, {}, 0))
+            self.assertEqual((self.copies(), len(self.late)), (1, 1) if folder == self.folder else (0, 0))
+            self.run_late()
+            self.assertEqual(self.copies(), 0)
+
     def test_reservation(self) -> None:
         """A copy reserves its space until it is written, so that all of them leave `min_free_bytes`."""
         self.stores.blobs.queue.pause()
