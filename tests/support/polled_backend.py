@@ -38,6 +38,9 @@ class PolledBackend(PostgresqlBackend):
         topics = {Topic.LOGINS: auth, Topic.SESSIONS: auth, Topic.SAVES: state}
         self._changes = PolledChanges(self._reactor, topics, processes.snapshot_version)
 
+    def tends(self) -> Deferred[bool]:
+        return self._auth.between_batches(processes.tend)  # without a heartbeat, which would compare the clocks
+
     def ended_processes(self, ids: Collection[str]) -> Deferred[frozenset[str]]:
         return self._auth.between_batches(partial(processes.ended, ids=ids))
 
