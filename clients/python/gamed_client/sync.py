@@ -1068,7 +1068,9 @@ class Sync:
         is in its status. `cancellation` ends it at once with Cancelled, `close` with InUse. After a failure, a cancel,
         or the end of the process, call it again: nothing is lost.
         """
-        with self._until_closed(cancellation or Cancellation()) as over, self._turn(over):
+        over, ending = Cancellation(), cancellation or Cancellation()
+        # `close` cancels only `over`: the game may share its own cancellation among other calls, which go on
+        with self._until_closed(over), _ended_by(ending, over), self._turn(over):
             self._send_all(over)
             return self._news()
 
@@ -1081,14 +1083,14 @@ class Sync:
         return self.problem
 
     @contextlib.contextmanager
-    def _until_closed(self, over: Cancellation) -> Iterator[Cancellation]:
+    def _until_closed(self, over: Cancellation) -> Iterator[None]:
         """Cancel `over` in the block at the end of this Sync, and raise InUse; also with the client's cancellation."""
         with self._client.wire.cancellation.ends(over.cancel):
             with self._lock:
                 self._open()
                 self._waits.append(over)
             try:
-                yield over
+                yield
             except Cancelled:
                 self._open()
                 raise

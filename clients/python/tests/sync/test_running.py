@@ -194,3 +194,18 @@ class Ending(SyncCase):
             self.arrived.clear()
             self.desk.start()
         self.sends_once()
+
+    def test_shared(self) -> None:
+        """`close`, or the end of the client, ends a `send`, and leaves the game's cancellation to its other calls."""
+        shared, quitting = gc.Cancellation(), gc.Cancellation()
+        for end, code in ((self.desk.stop, "closed"), (quitting.cancel, "cancelled")):
+            self.desk.stop()
+            self.desk.sync = gs.Sync(
+                gc.GamedClient(self.desk.proxy.base, folder=self.desk.folder).cancellable(quitting)
+            )
+            seconds, raised = self.ended(lambda: self.desk.sync.send(cancellation=shared), end)
+            self.assertEqual((raised, shared.cancelled), ([code], False))
+            self.assertLess(seconds, gc.TIMEOUT_SECONDS / 2)
+            self.arrived.clear()
+        self.desk.restart()
+        self.sends_once()
