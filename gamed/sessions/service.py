@@ -39,7 +39,7 @@ from gamed.timestamps import Now
 MAX_FIRST_USES = 10_000
 """Sessions; a read whose use would be one more is rejected like a write."""
 CLEANUP_ROWS = 500
-"""How many rows one transaction of a cleanup deletes or updates: a few milliseconds of the write queue."""
+"""How many rows one transaction of a cleanup examines, deletes or updates: a few milliseconds of the write queue."""
 RevocationListener = Callable[[str], object]
 """A function that is called with the id of a player of whom a session ended: it wakes the player's long polls."""
 
@@ -78,6 +78,24 @@ class FirstUses(Container[str]):
                 del self._generations[session_id]
 
 
+class EndedDevices:
+    """The erasure of devices that ended sessions still have: an older version, or one beside this process, kept them.
+
+    Each call examines the next sessions, and begins anew after the last one: without an index for so rare a row, one
+    that examined them all would read the whole table every minute.
+    """
+
+    def __init__(self) -> None:
+        self._after = ""
+
+    async def erase(self, store: SessionStore, rows: int) -> int:
+        """Examine up to `rows` sessions; return how many devices were erased."""
+        ended, last = await store.read_ended_devices(self._after, rows)
+        erased = await store.erase_ended_devices(ended[0], ended[-1]) if ended else 0
+        self._after = last
+        return erased
+
+
 class SessionService(Component, frozen=True, kw_only=True):
     """The operations on sessions that requests need, whatever the protocol of the request."""
 
@@ -87,6 +105,7 @@ class SessionService(Component, frozen=True, kw_only=True):
     audit: AuditLog = NULL_AUDIT_LOG
     uses: FirstUses = field(default_factory=FirstUses)
     recent: RecentTokens = field(default_factory=RecentTokens)
+    ended_devices: EndedDevices = field(default_factory=EndedDevices)
 
     async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession:
         """Return the session of a Bearer token, its first use recorded; raise SessionError or DatabaseError."""
@@ -194,7 +213,7 @@ class SessionService(Component, frozen=True, kw_only=True):
         deleted = 0
         while rows := await self.store.delete_old(self.now_ms(), CLEANUP_ROWS):
             deleted += rows
-        return deleted
+        return deleted + await self.ended_devices.erase(self.store, CLEANUP_ROWS)
 
     def _rejection_error(self, rejected: RefreshRejected) -> SessionError:
         """Return the error of a rejected credential; log it if a reuse ended the session."""

@@ -134,6 +134,12 @@ class SessionStore(Component, frozen=True, kw_only=True):
     def delete_old(self, now_ms: int, rows: int) -> Deferred[int]:
         return self.writes.submit(partial(delete_old_sessions, now_ms=now_ms, rows=rows))
 
+    def read_ended_devices(self, after: str, rows: int) -> Deferred[tuple[Sequence[str], str]]:
+        return self.reads.submit(partial(tables.read_ended_devices, after=after, rows=rows))
+
+    def erase_ended_devices(self, first: str, last: str) -> Deferred[int]:
+        return self.writes.submit(partial(tables.erase_ended_devices, first=first, last=last))
+
 
 def _keys_of(player_id: str, generation: int) -> WriteKeys:
     """Return the keys of a use of this generation: the first one also ends the login that made the session."""

@@ -328,6 +328,28 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
     return ended + browser_tables.end_browsers_of(connection, player_id, keep)
 
 
+def read_ended_devices(connection: Connection, after: str, rows: int) -> tuple[Sequence[str], str]:
+    """Return which of the `rows` sessions that follow `after` have ended with a device, and the last one examined.
+
+    That is "" once no session follows.
+    """
+    query = """
+        SELECT session_id, revoked_ms IS NOT NULL AND client <> '{}' FROM session
+        WHERE session_id > :after ORDER BY session_id LIMIT :rows
+    """
+    found = connection.rows(query, {"after": after, "rows": rows})
+    return [session_id for session_id, ended in found if ended], str(found[-1][0]) if len(found) == rows else ""
+
+
+def erase_ended_devices(connection: Connection, first: str, last: str) -> int:
+    """Erase the devices of the ended sessions from `first` to `last`; return how many had one."""
+    query = """
+        UPDATE session SET client = '{}'
+        WHERE session_id >= :first AND session_id <= :last AND revoked_ms IS NOT NULL AND client <> '{}'
+    """
+    return connection.execute(query, {"first": first, "last": last}).rowcount
+
+
 def sessions_not_of(connection: Connection, player_id: str, providers: Collection[str]) -> Sequence[str]:
     """Return the sessions, and browser sessions, that a sign-in at none of these providers opened.
 

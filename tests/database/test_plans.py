@@ -113,6 +113,11 @@ class PlanTest(CommitCase):
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
         self.successResultOf(self.server.open(BERT))
+        ended, _ = self.successResultOf(self.server.open(client='{"device":"phone"}'))
+        end = "UPDATE session SET revoked_ms = 0 WHERE session_id = :ended"
+        self.successResultOf(
+            self.stores.auth.submit(lambda connection: connection.execute(end, {"ended": ended}).close())
+        )
         self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
         server, now_ms = self.server, lambda: self.server.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(server.issuer.keys, self.stores, server.audit, now_ms)

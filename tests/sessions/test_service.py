@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.trial.unittest import TestCase
 
-from gamed.database.connection import AUTH
+from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseBusy, DiskFull
 from gamed.players.tables import State
 from gamed.sessions import tables as session_tables
@@ -20,7 +20,7 @@ from gamed.sessions.errors import (
     TokenInvalid,
     TokenMissing,
 )
-from gamed.sessions.service import MAX_FIRST_USES
+from gamed.sessions.service import MAX_FIRST_USES, EndedDevices
 from gamed.timestamps import CLOCKS_MS
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
 from tests.sessions.server import SessionServer, SessionTestCase, text
@@ -29,6 +29,7 @@ from tests.support.databases import data_folder, file_databases, open_databases,
 from tests.support.stores import store_of
 
 CALLERS = 30
+DEVICE = '{"device":"Anna\'s phone"}'
 
 
 class AuthenticateTests(SessionTestCase):
@@ -258,6 +259,27 @@ class EndTests(SessionTestCase):
         self.server.now_ms += 60 * DAY_MS
         self.assertEqual(self.wait(self.sessions.clean_up()), 903)
         self.assertEqual(self.wait(self.sessions.clean_up()), 0)
+
+    def test_ended_devices(self) -> None:
+        """A cleanup erases the devices of sessions that an older version ended, and of no other session."""
+        ended = sorted(self.wait(self.server.open(BERT))[0] for _ in range(3))
+        expected = {self.session_id: DEVICE, **dict.fromkeys(ended, "{}")}
+
+        def end(connection: Connection) -> None:
+            connection.execute("UPDATE session SET client = :client", {"client": DEVICE})
+            connection.execute("UPDATE session SET revoked_ms = 1 WHERE player_id = :player_id", {"player_id": BERT})
+
+        for _ in range(2):  # an older process beside this one goes on
+            self.wait(self.server.databases.auth.submit(end))
+            self.assertEqual(self.wait(self.sessions.clean_up()), 3)
+            self.assertEqual(dict(self.wait(self.server.rows("SELECT session_id, client FROM session"))), expected)
+            self.assertEqual(self.wait(self.sessions.clean_up()), 0)
+        self.wait(self.server.databases.auth.submit(end))
+        devices = EndedDevices()
+        erased = [self.wait(devices.erase(self.sessions.store, 2)) for _ in range(4)]
+        self.assertEqual(sum(erased[:3]), 3)  # 2 rows, 2 rows, and that those were the last
+        self.assertLessEqual(max(erased), 2)
+        self.assertEqual(erased[3], 0)
 
 
 class ThreadTests(TestCase):
