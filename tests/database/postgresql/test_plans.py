@@ -78,4 +78,4 @@ class PlanTest(SchemaCase):
 
 def is_part(text: str) -> bool:
     """Return whether the code adds a condition to a statement that would change every row."""
-    return text.split()[:2] == ["UPDATE", "save"] and " WHERE " not in text
+    return text.split()[:2] in (["UPDATE", "save"], ["UPDATE", "session"]) and " WHERE " not in text
