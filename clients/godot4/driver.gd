@@ -462,7 +462,8 @@ class Session:
 		return result if result.error else Result.ok({"slots": result.value})
 
 	func do_sync_trouble(_command: Dictionary) -> Result:
-		return Result.ok({"code": _sync.problem.code if _sync.problem else null})
+		var error: Client.GamedError = _sync.problem
+		return Result.ok({"code": error.code, "detail": error.detail} if error else {"code": null})
 
 	func _status(status: Dictionary) -> Dictionary:
 		var value := status.duplicate()

@@ -41,7 +41,7 @@ const UNOWNED = "not.signed.in"  ## the folder of saves before the first sign-in
 const WAIT_SECONDS = 25  ## the server holds a request for changes this long, at most
 const AGAIN_SECONDS = 300.0  ## a refused write is tried again after this, unless the server names a time
 const PAGE_VERSIONS = 32  ## the server limits the rate of larger requests
-const MOST_DAMAGED = 4  ## a player's folder keeps what so many power cuts have torn
+const MOST_DAMAGED = 4  ## a player's folder keeps all that each of so many power cuts has torn
 const STEPS = 4  ## one round sends a slot this often, at most, if the game keeps changing it
 
 const UNKNOWN = "unknown"
@@ -527,7 +527,7 @@ class Record:
 # user can read the files. Bodies are written before the record that names them. `record` is on the disk; each change
 # writes one more, `record-<number>`, and a flush makes it the `record` once it is on the disk, too. So a killed game
 # loses nothing, after a power cut one of them is whole, and no frame waits for the disk. What a power cut has torn is
-# kept in `damaged/<number>`.
+# kept in `damaged/<number>/<slot>`.
 class Store:
 	extends RefCounted
 
@@ -535,6 +535,8 @@ class Store:
 	var error: GamedError = null  # that of the last flush; the same until one succeeds
 	var ended: int = 0  # number of flushes that have ended
 	var torn: GamedError = null  # what a power cut has damaged
+	var _torn: Array = []  # the slots that `torn` names
+	var _aside: String = ""  # the folder with their damaged files
 	var _claim: Client.Claim = null
 	var _records: Dictionary = {}  # {slot: the newest record}
 	var _live: Dictionary = {}  # {slot: {number of each record that is kept: the hashes that it names}}
@@ -584,6 +586,8 @@ class Store:
 				if failed:
 					return Result.failed(failed)
 			_tidy(slot)
+		if torn:
+			push_warning(torn.detail)
 		if boot != last:  # the machine has started again since, see `unsure`
 			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer())  # lost in a power cut: again another one
 		return Result.ok(_records)
@@ -625,20 +629,27 @@ class Store:
 			_set_aside(slot)
 		return Result.ok(newest)
 
-	# Keeps a torn record with its bytes in `damaged/<number>`, and deletes the oldest of more than MOST_DAMAGED.
+	# Keeps a torn record with its bytes in `damaged/<number>/<slot>`, all that is torn at one start under one number.
 	func _set_aside(slot: String) -> void:
+		if _aside == "":
+			_aside = _next_aside()
+		var to := "%s/%s" % [_aside, slot]
+		Platform.make_folders(to)
+		_tidy(slot, to)
+		_torn.append(slot)
+		var words := "A power cut has damaged the newest save of %s. The save before it is used; the damaged files are in %s."
+		torn = GamedError.new("state_damaged", words % [Platform.join(_torn, ", "), _aside])
+
+	# The next folder in `damaged`; the oldest of more than MOST_DAMAGED are deleted.
+	func _next_aside() -> String:
 		var numbers := []
 		for name: String in Platform.names(folder + "/damaged"):
 			numbers.append(int(name))
 		numbers.sort()
-		var to := "%s/damaged/%d" % [folder, numbers[-1] + 1 if numbers.size() > 0 else 1]
-		Platform.make_folders(to)
-		_tidy(slot, to)
+		var next := "%s/damaged/%d" % [folder, numbers[-1] + 1 if numbers.size() > 0 else 1]
 		while numbers.size() >= MOST_DAMAGED:
 			Disk.remove_all("%s/damaged/%d" % [folder, numbers.pop_front()])
-		var words := "A power cut has damaged the newest save of %s. The save before it is used; the damaged files are in %s."
-		torn = GamedError.new("state_damaged", words % [slot, to])
-		push_warning(torn.detail)
+		return next
 
 	# True if the bytes are here that only this device may have.
 	func _has_bytes(record: Dictionary) -> bool:

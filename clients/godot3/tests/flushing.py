@@ -118,7 +118,7 @@ class Flushing:
         for _ in range(2):
             self.perform(*OPEN, READ, {"do": "close"})
         [aside] = self.damaged()
-        self.assertIn(body.name, [path.name for path in aside.iterdir()])
+        self.assertIn(body.name, [path.name for path in (aside / "auto").iterdir()])
 
     def test_failed_rename(self) -> None:
         """A record that cannot take its place is an error of `flush`, and holds up no round."""
@@ -288,7 +288,24 @@ class Flushing:
         self.perform({"do": "sync_trouble", "expect": {"code": None}})
         *kept, last = self.damaged()
         self.assertEqual(kept, others[1:])
-        self.assertEqual([(path.name, path.read_bytes()) for path in last.iterdir()], [(newer.name, torn)])
+        self.assertEqual([(path.name, path.read_bytes()) for path in (last / "auto").iterdir()], [(newer.name, torn)])
+
+    def test_many_torn(self) -> None:
+        """One power cut may tear many slots: the start after it keeps them all, and names them."""
+        slots = [f"slot-{number}" for number in range(MOST_DAMAGED + 2)]
+        writes = [{"do": "sync_write", "slot": slot, "text": "level 1"} for slot in slots]
+        self.perform(*BEGIN, *writes, {"do": "sync_flush"}, {"do": "sync_pump"}, {"process": "kill"})
+        torn = {slot: path for slot in slots for path in self.world.folder.glob(f"**/slots/{slot}/record-*")}
+        self.assertEqual(list(torn), slots)
+        for path in torn.values():
+            path.write_bytes(b"\0" * path.stat().st_size)
+        self.restart()
+        detail = {"$pattern": f".*{', '.join(slots)}.*"}
+        self.perform(*OPEN, {"do": "sync_trouble", "expect": {"code": "state_damaged", "detail": detail}})
+        [aside] = self.damaged()
+        self.assertEqual(sorted(path.name for path in aside.iterdir()), slots)
+        for slot, path in torn.items():
+            self.assertIn(path.name, [kept.name for kept in (aside / slot).iterdir()])
 
     def test_earlier_version(self) -> None:
         """After the end of the game the slot has one file `record`, as earlier versions of the client keep it."""
