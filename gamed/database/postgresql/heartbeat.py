@@ -21,7 +21,7 @@ from gamed.config.settings import DATABASE_NOTE
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseRestored, DiskFull, of_disk
 from gamed.database.periodic import PeriodicTask
-from gamed.database.postgresql.connecting import CONNECT_SECONDS, Connector, DriverConnection, is_skewed
+from gamed.database.postgresql.connecting import CONNECT_SECONDS, SKEW_MS, Connector, DriverConnection, is_skewed
 from gamed.database.postgresql.error_mapping import LOST, PostgresqlError
 from gamed.database.postgresql.identity import check_origin, read_place, refuse_copy
 from gamed.database.postgresql.session import PlainSession
@@ -31,6 +31,8 @@ from gamed.timestamps import Now
 
 MAX_NOTE_BYTES: Final = 4096
 BEAT_SECONDS: Final = 15.0
+REPEATED_BEATS: Final = 240
+"""After so many beats, an hour, a clock that is still wrong is logged again."""
 REPLACED: Final = (
     "A standby has taken the place of this PostgreSQL server, which is older than when gamed last served it. Stop this "
     "PostgreSQL server, and start gamed again. Only to continue with the older state:"
@@ -138,9 +140,14 @@ class HeartbeatTask:
 
     def __init__(self, reactor: Any, auth: WriteQueue, guard: RestoreGuard, now_ms: Now) -> None:
         """Count through the queue that writes `auth`; `now_ms` is compared with the server's clock."""
-        self.skewed = False
-        """The last beat found another time than the server's: delete nothing by this clock that has expired."""
         self._now_ms = now_ms
+        self._compared = 0, self._lead_ms()
+        """How far the clock was ahead of the server's at the last beat, and of the monotonic clock.
+
+        One tuple, as other threads read it meanwhile.
+        """
+        self._wrong_beats = 0
+        """How many beats in succession have found another time than the server's."""
         self._auth = auth
         self._guard = guard
         self._last: Heartbeat | None = None
@@ -154,25 +161,49 @@ class HeartbeatTask:
         """Count no more."""
         self._task.stop()
 
+    @property
+    def skewed(self) -> bool:
+        """Return whether the clock is wrong: delete nothing by it that has expired."""
+        return self.ahead_ms() != 0
+
+    def ahead_ms(self) -> int:
+        """Return how far the clock is ahead of the server's, less than 0 if it is behind; 0 up to SKEW_MS.
+
+        The monotonic clock shows at once that the clock was set since the last beat. It also stands still while the
+        machine sleeps: then the clock counts as ahead until the next beat. Any thread may call this.
+        """
+        ahead_ms, lead_ms = self._compared
+        ahead_ms += self._lead_ms() - lead_ms
+        return ahead_ms if abs(ahead_ms) > SKEW_MS else 0
+
+    def _lead_ms(self) -> int:
+        return self._now_ms() - int(monotonic() * 1000)
+
     async def _beat(self) -> None:
-        before_ms = self._now_ms()
+        before_ms, lead_ms = self._now_ms(), self._lead_ms()
         try:
             place, found = await self._auth.submit(self._check_and_beat)
         except DatabaseRestored as e:
             self._task.stop()
             self._guard.refuse(e)
             return
-        self._compare(found.beat_ms, before_ms, self._now_ms())
+        ahead_ms = self._compare(found.beat_ms, before_ms, self._now_ms())
+        self._compared = ahead_ms, lead_ms
         last, self._last = self._last, found
         if last is not None and found.beats <= last.beats and found.generation == last.generation:
             _log.warn("database_failed_over", lost_seconds=max(0, last.beat_ms - found.beat_ms) // 1000)
         if place is not None:
             await self._auth.between_batches(lambda _: self._guard.note(place, found))
 
-    def _compare(self, server_ms: int, before_ms: int, after_ms: int) -> None:
-        was, self.skewed = self.skewed, is_skewed(server_ms, before_ms, after_ms)
-        if self.skewed and not was:
+    def _compare(self, server_ms: int, before_ms: int, after_ms: int) -> int:
+        """Return how far the clock is ahead, 0 if it is right; log one that is wrong, and again each hour."""
+        if not is_skewed(server_ms, before_ms, after_ms):
+            self._wrong_beats = 0
+            return 0
+        if self._wrong_beats % REPEATED_BEATS == 0:
             _log.error("database_clocks_differ", seconds=abs(before_ms - server_ms) // 1000)
+        self._wrong_beats += 1
+        return max(before_ms - server_ms, 0) or after_ms - server_ms
 
     def _check_and_beat(self, connection: Connection) -> tuple[str | None, Heartbeat]:
         place = self._guard.check(connection)

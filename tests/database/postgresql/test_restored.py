@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.settings import DATABASE_NOTE
@@ -356,6 +357,42 @@ class HeartbeatTaskTests(StoredCase):
             self.reactor.pump([BEAT_SECONDS, 0])
             found.append(self.task.skewed)
         self.assertEqual(found, [False, True, True, False, False, True, False])
+
+    def test_clock_is_set(self) -> None:
+        """A clock that is set between two beats is wrong at once, and how far it is ahead is known."""
+        self.task.start()
+        self.reactor.advance(0)
+        for set_ms in (40_000, -86_400_000, 3_600_000):
+            self.ahead_ms = set_ms
+            self.assertTrue(self.task.skewed)
+            for _ in range(2):
+                self.assertLess(abs(self.task.ahead_ms() - set_ms), 5_000)
+                self.reactor.pump([BEAT_SECONDS, 0])
+        self.ahead_ms = 0
+        self.assertEqual((self.task.skewed, self.task.ahead_ms()), (False, 0))
+
+    def test_logged_each_hour(self) -> None:
+        """A clock that is wrong is logged when a beat finds it, and once in each hour after that."""
+        found: list[int] = []
+
+        def observe(event: dict[str, Any]) -> None:
+            if "database_clocks_differ" in formatEvent(event):
+                found.append(number)
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        self.task.start()
+        self.reactor.advance(0)
+        self.ahead_ms = 40_000
+        hour = int(3600 / BEAT_SECONDS)
+        for number in range(hour + 2):  # noqa: B007  observe() reads it
+            self.reactor.pump([BEAT_SECONDS, 0])
+        self.assertEqual(found, [0, hour])
+        self.ahead_ms = 0
+        self.reactor.pump([BEAT_SECONDS, 0])
+        self.ahead_ms, found[:] = 40_000, []
+        self.reactor.pump([BEAT_SECONDS, 0])
+        self.assertEqual(len(found), 1)
 
     def test_restored_meanwhile(self) -> None:
         """A service whose database goes back while it runs stops, and keeps its note for the next start."""
