@@ -61,6 +61,9 @@ class Backend(Protocol):
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
 
+    def notifies(self) -> Deferred[bool]:
+        """Fire with whether this process notifies the owner, and counts for all; fail with a DatabaseError."""
+
     def register_process(self) -> Deferred[None]:
         """Let the other processes know that this one lives."""
 
@@ -111,7 +114,13 @@ class Databases:
         self.tends = backend.tends
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError.
 
-        Exactly one of the processes that serve these databases is, and another one once that has ended.
+        One of the processes that serve these databases is, and another one once that has ended. On PostgreSQL it is
+        one with a right clock: none is while the clocks of all are wrong.
+        """
+        self.notifies = backend.notifies
+        """Fire with whether this process notifies the owner, and counts for all; fail with a DatabaseError.
+
+        It is the one that deletes what has expired; if none does, another one, whatever its clock shows.
         """
         self.wal_bytes = backend.wal_bytes
         """Return the size of each database's write-ahead log."""

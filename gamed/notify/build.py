@@ -43,7 +43,7 @@ def build_notify(context: ServiceContext, log: AuditLog) -> NotifyComponents:
 
         webhook = WebhookClient(config.notify, context.reactor, context.now_ms)
     surroundings = Surroundings(
-        tends=databases.tends,
+        notifies=databases.notifies,
         damaged=databases.damaged,
         audit=context.audit,
         log=log,

@@ -31,7 +31,7 @@ LONGEST_WAIT_SECONDS = 24 * 3600
 class Surroundings(Component, frozen=True, kw_only=True):
     """The facts that the notifier gets from the process around it."""
 
-    tends: Callable[[], Awaitable[bool]]
+    notifies: Callable[[], Awaitable[bool]]
     """Whether this process is the one of all that works for them all."""
     damaged: Callable[[], frozenset[str]]
     """The databases that this process found damaged."""
@@ -75,12 +75,12 @@ class OwnerNotifier:
             around.audit.record(SecurityEvent.DAMAGE_FOUND, database=name)
         self._damaged = damaged
         try:
-            tends = await around.tends()
+            notifies = await around.notifies()
         except DatabaseError:
             if AUTH not in damaged:
                 raise
-            tends = True  # PostgreSQL can choose no process any more, so each tells of the damage, once
-        if not tends:
+            notifies = True  # PostgreSQL can choose no process any more, so each tells of the damage, once
+        if not notifies:
             return
         now_ms = around.now_ms()
         facts = await self._read(now_ms)

@@ -40,7 +40,7 @@ NO_BACKUPS = BackupMaker(
 
 
 def build_figures(context: ServiceContext, tally: Tally) -> DailyFigures:
-    return DailyFigures(context.databases, context.now_ms, context.databases.tends, tally)
+    return DailyFigures(context.databases, context.now_ms, context.databases.notifies, tally)
 
 
 def build_owner(

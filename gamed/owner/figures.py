@@ -1,4 +1,4 @@
-"""The figures of a day: each process adds its requests, and the one that cleans up counts players and saves."""
+"""The figures of a day: each process adds its requests; the one that notifies the owner counts players and saves."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,11 +24,13 @@ FIGURES_SECONDS: Final = 600
 class DailyFigures:
     """The figures to which this process adds the requests of its access log."""
 
-    def __init__(self, databases: Databases, now_ms: Now, tends: Callable[[], Awaitable[bool]], tally: Tally) -> None:
-        """`tends` returns whether this process counts what all share."""
+    def __init__(
+        self, databases: Databases, now_ms: Now, notifies: Callable[[], Awaitable[bool]], tally: Tally
+    ) -> None:
+        """`notifies` returns whether this process counts what all share."""
         self._databases = databases
         self._now_ms = now_ms
-        self._tends = tends
+        self._notifies = notifies
         self._tally = tally
 
     async def write(self) -> None:
@@ -43,7 +45,7 @@ class DailyFigures:
             # Only now: what could not be written is counted the next time. More may have come meanwhile.
             self._tally.requests -= requests
             self._tally.refusals -= refusals
-        if await self._tends():
+        if await self._notifies():
             await self._count_stored()
 
     async def close(self) -> None:

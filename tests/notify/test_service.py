@@ -83,7 +83,7 @@ class Process:
         )
         values = {"backup_seconds": None, "min_free_bytes": BOUND, "providers": {}, "titles": databases.titles}
         around = Surroundings(
-            tends=databases.tends,
+            notifies=databases.notifies,
             damaged=databases.damaged,
             audit=self.audit,
             log=log,
@@ -302,7 +302,7 @@ class StoreTests(NotifierCase):
         """Return the surroundings of a process that does not send, and whose events are in our database."""
         around = process.notifier._around
         return Surroundings(
-            tends=lambda: succeed(False),
+            notifies=lambda: succeed(False),
             damaged=around.damaged,
             audit=process.audit,
             log=around.log,

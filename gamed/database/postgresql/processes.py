@@ -1,4 +1,4 @@
-"""Session-level advisory locks show which processes use the databases, and which of them cleans up.
+"""Session-level advisory locks show which processes use the databases, and which of them works for all.
 
 PostgreSQL releases such a lock when its session ends, however it ends. Each connection that writes takes the locks of
 its process before it writes anything, and the connection of the listener takes them, too: so a process lives as long as
@@ -16,7 +16,7 @@ from gamed.database.errors import DatabaseBusy
 
 STORE, PROCESS = 4, 5
 """The first keys of the locks; the migrations and the writers have 1 to 3."""
-IN_USE, TENDER = 0, 1
+IN_USE, TENDER, NOTIFIER = 0, 1, 2
 """The second keys with STORE; with PROCESS it is the number of the process."""
 _HELD = """
     SELECT CAST(objid AS bigint) FROM pg_locks
@@ -83,6 +83,20 @@ def tend_no_more(connection: Connection) -> bool:
     """Let another session clean up; return False."""
     connection.rows(f"SELECT CASE WHEN EXISTS ({_TENDS}) THEN pg_advisory_unlock({STORE}, {TENDER}) ELSE false END")
     return False
+
+
+def notify_only(connection: Connection) -> bool:
+    """Let another session clean up; return whether none does, and this one notifies the owner instead.
+
+    It keeps the lock until it ends, so that the same one of several sessions with wrong clocks goes on.
+    """
+    tend_no_more(connection)
+    [(notifies,)] = connection.rows(
+        f"SELECT CASE WHEN EXISTS ({_HELD.format(STORE)} AND objid = {TENDER}) THEN false "
+        f"WHEN EXISTS ({_HELD.format(STORE)} AND objid = {NOTIFIER} AND pid = pg_backend_pid()) THEN true "
+        f"ELSE pg_try_advisory_lock({STORE}, {NOTIFIER}) END"
+    )
+    return bool(notifies)
 
 
 @contextmanager

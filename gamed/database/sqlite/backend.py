@@ -99,6 +99,10 @@ class SqliteBackend:
         """Fire with whether this process holds the lock of the one that cleans up; try to get it."""
         return execute(lambda: self._maintenance.held)
 
+    def notifies(self) -> Deferred[bool]:
+        """Fire as tends() does: all processes have one clock."""
+        return self.tends()
+
     def register_process(self) -> Deferred[None]:
         """Lock this process's file."""
         return self._thread.call(self._processes.hold)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet import reactor
@@ -17,8 +18,11 @@ from gamed.database.errors import DatabaseUnavailable, DatabaseUnreachable
 from gamed.database.postgresql import heartbeat
 from gamed.database.postgresql.backend import PostgresqlBackend
 from gamed.database.postgresql.connecting import Connector
+from gamed.http.access_log import Tally
+from gamed.owner.build import build_figures
 from gamed.timestamps import Now
 from tests.database.postgresql.engines import address_of, wall_ms
+from tests.notify.test_service import Process, Webhook, World
 from tests.support.postgresql import Cluster, cluster
 
 SCHEMAS = Path(gamed.__file__).parent / "database" / "postgresql" / "schema"
@@ -147,6 +151,45 @@ class BackendTest(TestCase):
         ahead[0] = 0
         while not await first.tends():
             pass
+
+    async def test_only_wrong_clocks(self) -> None:
+        """While all clocks are wrong, one process notifies the owner, and none deletes; with a right clock both."""
+        self.patch(heartbeat, "BEAT_SECONDS", 0.01)
+        ahead = [0]
+        first, second = opened = [self.open(name, lambda: wall_ms() + ahead[0]) for name in ("b1", "b2")]
+        self.assertEqual([await each.notifies() for each in opened], [True, False])
+        ahead[0] = 60_000
+        for _ in range(2):
+            self.assertEqual([await each.notifies() for each in opened], [True, False])
+            self.assertEqual([await each.tends() for each in opened], [False, False])
+        right = self.open("b3")
+        self.assertEqual((await right.notifies(), await right.tends()), (True, True))
+        self.assertEqual([await each.notifies() for each in opened], [False, False])
+        await right.close()
+        while not await first.notifies():
+            pass  # the server ends the session a moment later
+        self.assertFalse(await second.notifies())
+        await first.close()
+        while not await second.notifies():
+            pass
+        ahead[0] = 0
+        while not await second.tends():
+            pass
+
+    async def test_owner_with_wrong_clock(self) -> None:
+        """The only process still writes to the owner that the disk is full, and the figures of the day."""
+        ahead = [0]
+        only = self.open("b1", lambda: wall_ms() + ahead[0])
+        await gatherResults([only.register_process(), only.reads.submit(players)])  # no session opens later
+        ahead[0] = 60_000
+        self.assertFalse(await only.tends())
+        world = World(Webhook(), now_ms=wall_ms(), free_bytes=0)
+        process = Process(only, world, "one")
+        await process.disk.look()
+        await process.notifier.run()
+        self.assertEqual(len(world.webhook.sent), 1)
+        await build_figures(SimpleNamespace(databases=only, now_ms=wall_ms), Tally()).write()
+        self.assertEqual(await only.reads.submit(lambda c: c.rows("SELECT count(*) FROM daily_figure")), [(1,)])
 
     async def assert_fails(self, work: Callable[[], Deferred[Any]], kind: type[Exception]) -> None:
         with self.assertRaises(kind):
