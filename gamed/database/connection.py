@@ -47,6 +47,13 @@ class Connection(Protocol):
         """Return how far the clocks of those who write here may be apart: CLOCKS_MS, or 0 on one machine."""
 
     @property
+    def ahead_ms(self) -> int:
+        """Return how far this machine's clock is ahead of the database's; 0 if it is right, negative if it is behind.
+
+        Requests delete nothing that has expired by a wrong clock alone.
+        """
+
+    @property
     def auth(self) -> "Connection":
         """Return the connection that reads `auth` in this transaction; it may be another one with errors of its own.
 

@@ -39,12 +39,18 @@ def acquire(connection: Connection, buckets: Mapping[Index, RateLimit], now_ms: 
 def delete_idle(connection: Connection, now_ms: int, rows: int = CLEANUP_ROWS) -> int:
     """Delete up to `rows` buckets that are empty on all machines, and as many from before the clock moved.
 
-    Return their number. A machine whose clock is ahead would empty buckets that still limit clients of another one.
+    Return their number. A machine whose clock is ahead would empty buckets that still limit clients of another one; so
+    one whose clock was set deletes what is over by both clocks.
     """
     query = """
         DELETE FROM limit_bucket WHERE bucket_index IN (
             SELECT bucket_index FROM limit_bucket WHERE arrival_ms {since} LIMIT :rows)
     """
-    values = {"now_ms": now_ms - connection.clocks_ms, "moved_ms": now_ms + CLOCK_MOVED_MS, "rows": rows}
+    ahead_ms = connection.ahead_ms
+    values = {
+        "now_ms": now_ms - connection.clocks_ms - max(0, ahead_ms),
+        "moved_ms": now_ms + CLOCK_MOVED_MS - min(0, ahead_ms),
+        "rows": rows,
+    }
     sides = ("<= :now_ms", "> :moved_ms")
     return sum(connection.execute(query.format(since=side), values).rowcount for side in sides)

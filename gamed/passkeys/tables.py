@@ -134,9 +134,11 @@ def use_challenge(connection: Connection, indexer: Indexer, ceremony: Ceremony, 
     """Use up a challenge; return False if it was used before.
 
     Its row stays for CLOCKS_MS longer than any machine takes the ceremony: else a process with a clock that is ahead
-    would delete it, and one with a clock that is behind would take the same response again.
+    would delete it, and one with a clock that is behind would take the same response again. A process whose clock was
+    set ahead deletes by that of the database.
     """
-    connection.execute("DELETE FROM passkey_challenge WHERE expires_ms <= :now_ms", {"now_ms": now_ms})
+    before_ms = now_ms - max(0, connection.ahead_ms)
+    connection.execute("DELETE FROM passkey_challenge WHERE expires_ms <= :before_ms", {"before_ms": before_ms})
     query = """
         INSERT INTO passkey_challenge (challenge_index, expires_ms) VALUES (:challenge_index, :expires_ms)
         ON CONFLICT (challenge_index) DO NOTHING

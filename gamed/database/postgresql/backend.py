@@ -70,6 +70,7 @@ class PostgresqlBackend:
         self._listener = NotificationListener(self._reactor, connect, self._instance_id, changes)
         self._listener.start()
         self._heartbeat = HeartbeatTask(self._reactor, auth, self._guard, self._connector.now_ms)
+        self._connector.ahead_ms = self._heartbeat.ahead_ms
         self._heartbeat.start()
 
     @property

@@ -156,6 +156,11 @@ class Connector:
         """The last failure, while no attempt has succeeded since."""
         self.restored: DatabaseRestored | None = None
         """The error after which a service uses no session any more, and opens none."""
+        self.ahead_ms: Callable[[], int] = lambda: 0
+        """Return how far the clock is ahead of the server's, in any thread.
+
+        It is right when a session is opened; a service, whose sessions last, compares it from then on.
+        """
         self._check: Callable[[DriverConnection], None] = lambda session: None
         self._refuse: Callable[[DatabaseRestored], None] = lambda error: None
         self._skipped = False

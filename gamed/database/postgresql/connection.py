@@ -114,6 +114,11 @@ class PostgresqlConnection:
         self._session: PGconn | None = None
         self._connect()
 
+    @property
+    def ahead_ms(self) -> int:
+        """Return how far this machine's clock is ahead of the server's, as the service knows that."""
+        return self._connector.ahead_ms()
+
     def _connect(self) -> None:
         try:
             self._opened = self._connector.open(self._kind)

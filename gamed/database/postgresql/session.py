@@ -29,6 +29,7 @@ class PlainSession:
 
     fatal_error = None
     clocks_ms = CLOCKS_MS
+    ahead_ms = 0  # right when it was opened, and requests of a service have other sessions
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class SqliteConnection(sqlite3.Connection):
     """SQLite's Connection (gamed/database/connection.py); execute() is that of Python's module."""
 
     fatal_error = None
-    clocks_ms = 0  # all processes are on one machine
+    clocks_ms = ahead_ms = 0  # all processes are on one machine
 
     def rows(self, sql: str, parameters: Any = (), /) -> list[Any]:
         """Execute one statement and return all its rows as tuples."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from secrets import token_bytes
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.trial.unittest import TestCase
 
 import gamed
+from gamed.crypto import Index, Keys, Purpose, Secret
+from gamed.database import rate_limits
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseUnavailable, DatabaseUnreachable
@@ -20,7 +23,10 @@ from gamed.database.postgresql.backend import PostgresqlBackend
 from gamed.database.postgresql.connecting import Connector
 from gamed.http.access_log import Tally
 from gamed.owner.build import build_figures
-from gamed.timestamps import Now
+from gamed.passkeys import tables
+from gamed.passkeys.ceremony import CEREMONY_MS, Ceremony
+from gamed.rate_limit import RateLimit
+from gamed.timestamps import CLOCKS_MS, Now
 from tests.database.postgresql.engines import address_of, wall_ms
 from tests.notify.test_service import Process, Webhook, World
 from tests.support.postgresql import Cluster, cluster
@@ -190,6 +196,44 @@ class BackendTest(TestCase):
         self.assertEqual(len(world.webhook.sent), 1)
         await build_figures(SimpleNamespace(databases=only, now_ms=wall_ms), Tally()).write()
         self.assertEqual(await only.reads.submit(lambda c: c.rows("SELECT count(*) FROM daily_figure")), [(1,)])
+
+    async def test_requests_with_wrong_clock(self) -> None:
+        """Requests of a process whose clock was set delete no limit and no used challenge that others still need.
+
+        That is so at once, not only after the next beat, and they still delete what is over by the right clock.
+        """
+        now_ms, ahead = wall_ms(), [0]
+        process = self.open("b1", lambda: wall_ms() + ahead[0])
+        indexer = Keys.of(Secret(bytes(32)), token_bytes).indexer
+        limits = {Index(bytes([n]) * 32): RateLimit(60_000, 1) for n in range(3)}
+        over, limiting, own = limits
+        used = Ceremony.begin(token_bytes, now_ms)
+        old = Ceremony.begin(token_bytes, now_ms - 2 * CEREMONY_MS)
+
+        def others(connection: Connection) -> None:
+            # The one that is over comes last, as each request deletes what is over by its clock.
+            for bucket, at_ms in ((limiting, now_ms), (over, now_ms - 10 * CLOCKS_MS)):
+                rate_limits.acquire(connection, {bucket: limits[bucket]}, at_ms)
+            for each in (used, old):
+                tables.use_challenge(connection, indexer, each, each.made_ms)
+
+        def request(connection: Connection) -> tuple[bool, list[Any], list[Any]]:
+            set_ms = wall_ms() + ahead[0]
+            rate_limits.acquire(connection, {own: limits[own]}, set_ms)
+            first = tables.use_challenge(connection, indexer, Ceremony.begin(token_bytes, set_ms), set_ms)
+            challenges = connection.rows("SELECT challenge_index FROM passkey_challenge")
+            return first, challenges, connection.rows("SELECT bucket_index FROM limit_bucket")
+
+        await process.auth.submit(others)
+        for ahead_ms in (20 * 60_000, -3 * 3_600_000):
+            ahead[0] = ahead_ms
+            first, challenges, buckets = await process.auth.submit(request)
+            self.assertTrue(first)
+            self.assertIn((indexer.index(Purpose.PASSKEY_CEREMONY, used.challenge),), challenges)
+            self.assertIn((limiting,), buckets)
+            if ahead_ms > 0:
+                self.assertNotIn((indexer.index(Purpose.PASSKEY_CEREMONY, old.challenge),), challenges)
+                self.assertNotIn((over,), buckets)
 
     async def assert_fails(self, work: Callable[[], Deferred[Any]], kind: type[Exception]) -> None:
         with self.assertRaises(kind):
