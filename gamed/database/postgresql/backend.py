@@ -86,7 +86,7 @@ class PostgresqlBackend:
 
     def tends(self) -> Deferred[bool]:
         """Fire with whether this process is the one that deletes what has expired; fail with a DatabaseError."""
-        return self._auth.between_batches(processes.tend_no_more if self._heartbeat.skewed else processes.tend)
+        return self._auth.between_batches(processes.tend_no_more if self._connector.ahead_ms() else processes.tend)
 
     def notifies(self) -> Deferred[bool]:
         """Fire with whether this process notifies the owner: the one that cleans up, or else one with a wrong clock.
@@ -94,7 +94,7 @@ class PostgresqlBackend:
         Else the owner of a single machine would read of no damage and no full disk as long as its clock is wrong. Fail
         with a DatabaseError.
         """
-        return self._auth.between_batches(processes.notify_only if self._heartbeat.skewed else processes.tend)
+        return self._auth.between_batches(processes.notify_only if self._connector.ahead_ms() else processes.tend)
 
     def register_process(self) -> Deferred[None]:
         """Connect the writer of `auth`, which lets the other processes know that this one lives."""

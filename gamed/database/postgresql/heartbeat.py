@@ -161,16 +161,12 @@ class HeartbeatTask:
         """Count no more."""
         self._task.stop()
 
-    @property
-    def skewed(self) -> bool:
-        """Return whether the clock is wrong: delete nothing by it that has expired."""
-        return self.ahead_ms() != 0
-
     def ahead_ms(self) -> int:
         """Return how far the clock is ahead of the server's, less than 0 if it is behind; 0 up to SKEW_MS.
 
-        The monotonic clock shows at once that the clock was set since the last beat. It also stands still while the
-        machine sleeps: then the clock counts as ahead until the next beat. Any thread may call this.
+        While it is not 0, nothing that has expired by this clock alone is deleted. The monotonic clock shows at once
+        that it was set since the last beat; as that one stands still while the machine sleeps, the clock then counts as
+        ahead until the next beat. Any thread may call this.
         """
         ahead_ms, lead_ms = self._compared
         ahead_ms += self._lead_ms() - lead_ms
