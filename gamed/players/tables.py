@@ -66,6 +66,12 @@ def find_player(connection: Connection, player_id: str) -> Player | None:
     return None if row is None else player_of(row)
 
 
+def existing_players(connection: Connection, player_ids: Sequence[str]) -> set[str]:
+    """Return those of the players who exist, in whatever state."""
+    query = "SELECT player_id FROM player WHERE player_id IN "
+    return {player_id for (player_id,) in rows_in(connection, query, player_ids)}
+
+
 def count_players(connection: Connection) -> int:
     """Return the number of players in all states."""
     return int(connection.execute("SELECT count(*) FROM player").fetchone()[0])

@@ -12,14 +12,15 @@ from msgspec import Struct
 
 from gamed.config.game import SaveLimits
 from gamed.crypto import Random
-from gamed.database.connection import Connection
+from gamed.database.connection import STATE, Connection, attributed
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
+from gamed.players.tables import existing_players
 from gamed.saves import erase_store, tables, version_tables
 from gamed.saves.erase_store import EraseStore
 from gamed.saves.model import Version, VersionKind
 from gamed.saves.prune_store import bump_slot, delete_oldest, delete_version
-from gamed.saves.retention import plan_pruning
+from gamed.saves.retention import DAY_MS, plan_pruning
 from gamed.timestamps import Now
 
 SLOTS = 32
@@ -42,6 +43,8 @@ class CleanupTask(Struct, eq=False):
     _random: Random
     _changed: Callable[[str], None]
     """Called with each player whose list of saves changed."""
+    _checked: str = ""
+    """The last player whose row was checked for being of a deleted one."""
 
     async def clean_up(self) -> None:
         """Delete everything that is due; if state.db cannot be written, leave the rest for the next time."""
@@ -51,6 +54,7 @@ class CleanupTask(Struct, eq=False):
             await self._databases.blobs.delete_expired()  # after the versions that used them
             while await self._databases.state.release_space():
                 pass
+            await self._delete_players()
         except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):
             return
 
@@ -86,6 +90,20 @@ class CleanupTask(Struct, eq=False):
         while (player_id := await self._databases.state.submit(erase_store.unfinished_erase, keys=())) is not None:
             if await store.finish(player_id):
                 self._changed(player_id)
+
+    async def _delete_players(self) -> None:
+        """Delete the rows of players who were deleted long ago, among the next ones."""
+        before_ms = self._now_ms() - erase_store.DELETED_DAYS * DAY_MS
+        find = partial(erase_store.erased_players, after=self._checked, before_ms=before_ms)
+        erased, last = await self._databases.reads.submit(attributed(STATE, find))
+        if erased:
+            existing = await self._databases.reads.submit(partial(existing_players, player_ids=erased))
+            deleted = [player_id for player_id in erased if player_id not in existing]
+            for begin in range(0, len(deleted), erase_store.DELETED_PLAYERS):
+                some = deleted[begin : begin + erase_store.DELETED_PLAYERS]
+                delete = partial(erase_store.delete_players, player_ids=some, before_ms=before_ms)
+                await self._databases.state.submit(delete, keys=tuple(some))
+        self._checked = last or ""
 
 
 class CleanupResult(Struct, frozen=True):

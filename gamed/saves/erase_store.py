@@ -2,8 +2,9 @@
 
 An erase counts at once; then the rows are deleted step by step. Meanwhile nothing can be written: a request that began
 before or during the erase gets `erased`. At the end the epoch changes once more, so that clients that read meanwhile
-begin again. The player's row of `player_saves` stays, even if the player is deleted: an id that nothing else has any
-more, the new epoch and the time. They show a late upload, and an old cursor, that their saves were erased.
+begin again. The player's row of `player_saves` stays: it shows a late upload, and an old cursor, that their saves were
+erased. If the player is deleted, it is an id that nothing else has any more, the new epoch and the time. Cleanup
+deletes it after DELETED_DAYS: no upload is so late, and a cursor needs a token of the player.
 
 A merge is one transaction. It copies no bytes and replaces no current save: where both players have a save in one slot,
 the other player's save becomes a conflict copy. The older history of such a slot is erased with the rest.
@@ -11,6 +12,7 @@ the other player's save becomes a conflict copy. The older history of such a slo
 See docs/owners/players.md: Erasing; docs/protocol.md: Saves.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,12 @@ if TYPE_CHECKING:  # commands write rows without the queues, which need Twisted
 ERASE_VERSIONS = 64
 ERASE_SLOTS = 256
 """Deleted by one transaction."""
+DELETED_DAYS = 30
+"""How long the row of a deleted player stays in `player_saves`; an upload takes a day at most."""
+CHECKED_PLAYERS = 512
+"""One call of the cleanup looks for rows of deleted players among so many: no index has them, and there may be many."""
+DELETED_PLAYERS = 64
+"""One transaction deletes so many of these rows."""
 
 
 class EraseStore(Component, frozen=True, kw_only=True):
@@ -135,6 +143,36 @@ def erase_step(connection: Connection, player_id: str, epoch: str, now_ms: Now) 
     """
     connection.execute(query, {"player_id": player_id, "epoch": epoch, "ended_ms": now_ms()})
     return False
+
+
+def erased_players(connection: Connection, after: str, before_ms: int) -> tuple[Sequence[str], str | None]:
+    """Return the next players without any saves whose erase ended before an instant, of CHECKED_PLAYERS rows.
+
+    Return also the last of these rows, None if there are no more.
+    """
+    query = """
+        SELECT player_id, erasing = 0 AND slots = 0 AND deleted_slots = 0 AND coalesce(erased_ms < :before_ms, 1 = 0)
+        FROM player_saves WHERE player_id > :after ORDER BY player_id LIMIT :players
+    """
+    values = {"after": after, "before_ms": before_ms, "players": CHECKED_PLAYERS}
+    rows = connection.execute(query, values).fetchall()
+    last = rows[-1][0] if len(rows) == CHECKED_PLAYERS else None
+    return [player_id for player_id, erased in rows if erased], last
+
+
+def delete_players(connection: Connection, player_ids: Sequence[str], before_ms: int) -> None:
+    """Delete the rows of players who do not exist any more, except those that have saves after all.
+
+    A player without a row in auth.db can have saves: after auth.db was lost, `gamed players merge` gives them to
+    another. `player_ids` are DELETED_PLAYERS at most.
+    """
+    marks = ", ".join("?" * DELETED_PLAYERS)  # always so many, the last one repeated: one statement to prepare
+    query = f"""
+        DELETE FROM player_saves WHERE player_id IN ({marks}) AND erasing = 0 AND erased_ms < ?
+            AND NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = player_saves.player_id)
+            AND NOT EXISTS (SELECT 1 FROM save_version v WHERE v.player_id = player_saves.player_id)
+    """
+    connection.execute(query, (*player_ids, *[player_ids[-1]] * (DELETED_PLAYERS - len(player_ids)), before_ms))
 
 
 def unreferenced(connection: Connection, player_id: str) -> int | None:

@@ -51,6 +51,7 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
     "gamed.players.tables:_named": {"where": ["", "WHERE a.name_index = :wanted"], "order": ["ORDER BY p.player_id"]},
     "gamed.saves.erase_store:erase_step": {"some": ["(SELECT slot FROM save WHERE player_id = :player_id)"]},
     "gamed.saves.erase_store:_move_slot": {"where": ["WHERE player_id = :player_id AND slot = :slot"]},
+    "gamed.saves.erase_store:delete_players": {"marks": ["?, ?"]},
     "gamed.saves.blob_tables:find_blobs": {"marks": ["?, ?"]},
     "gamed.saves.blob_tables:remove_references_of": {
         "marks": ["?, ?"],
