@@ -1,8 +1,9 @@
 """The table `security_event` keeps security events for 90 days, for the operator (docs/owners/monitoring.md).
 
 Equal events of one hour share a row, which counts them: a flood of events needs few rows. The table never has more than
-100,000 rows; the oldest make room. It has no addresses, sessions or request ids; those of them that may be logged are
-in the log.
+300,000 rows. Most make room when there are 100,000 newer ones, which players can add in a day who sign up by the
+thousand; warnings, commands and events of the server itself stay longer. The table has no addresses, sessions or
+request ids; those of them that may be logged are in the log.
 
 The server logs its events before it writes them. A command has no log: its row has `logged` = 0 until a server has
 logged it. Each command has a line in the log with its own instant, so a row cannot stand for two that wait: a repeat in
@@ -15,13 +16,17 @@ from json import dumps, loads
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from gamed.audit import FIELDS, SecurityEvent
+from gamed.audit import FIELDS, WARNINGS, SecurityEvent
 from gamed.database.connection import Connection, rows_in
 
 KEPT_MS = 90 * 24 * 3_600_000
 MERGE_MS = 3_600_000
 ROWS = 100_000
+SPARED_TIMES = 3
+"""Rows of SPARED events make room when there are ROWS newer ones, times this."""
 CLEANUP_ROWS = 1000
+SEARCHED_ROWS = 4 * CLEANUP_ROWS
+"""So many rows behind the newest ROWS are searched for rows to delete; the others there are SPARED ones."""
 LOGGED_ROWS = 200
 """How many commands one transaction marks as logged, in a few milliseconds."""
 LATEST_MS = 253_402_300_799_999
@@ -32,6 +37,14 @@ VALUE_CHARACTERS = 64
 """The longest value that is stored whole; every value of this project is shorter."""
 LEFT_OUT = frozenset({"player", "session", "request", "row", "at", "free_bytes", "min_free_bytes"})
 """Values that have a column of their own, or that differ in each event: such events would never share a row."""
+SPARED = WARNINGS | {
+    SecurityEvent.COMMAND,
+    SecurityEvent.DISK_HAS_ROOM,
+    SecurityEvent.OWNER_NOTIFIED,
+}
+"""Warnings, and events that no player causes."""
+_NEWEST = "(SELECT max(number) FROM security_event)"
+_SPARED = ", ".join(f"'{event.value}'" for event in sorted(SPARED))
 
 
 class EventKey(Struct, frozen=True):
@@ -151,19 +164,27 @@ def _is_erased(connection: Connection, player_id: str) -> bool:
 def delete_old(connection: Connection, now_ms: int, rows: int = ROWS) -> int:
     """Delete up to CLEANUP_ROWS rows older than 90 days, and as many beyond the newest `rows`; return their number.
 
-    Commands that wait to be logged stay: a server that was stopped for months logs them at its start.
+    SPARED events stay among SPARED_TIMES as many newest ones. Commands that wait to be logged stay: a server that was
+    stopped for months logs them at its start.
     """
     by_age = """
         DELETE FROM security_event WHERE number IN (
             SELECT number FROM security_event WHERE last_ms < :before_ms AND logged = 1 LIMIT :most)
     """
-    by_number = """
+    by_number = f"""
         DELETE FROM security_event WHERE number IN (
             SELECT number FROM security_event
-            WHERE number <= (SELECT max(number) FROM security_event) - :rows AND logged = 1 LIMIT :most)
+            WHERE number <= {_NEWEST} - :rows AND number > {_NEWEST} - :rows - :searched
+                AND logged = 1 AND event NOT IN ({_SPARED}) LIMIT :most)
     """
-    values = {"before_ms": now_ms - KEPT_MS, "rows": rows, "most": CLEANUP_ROWS}
-    return sum(connection.execute(query, values).rowcount for query in (by_age, by_number))
+    spared = f"""
+        DELETE FROM security_event WHERE number IN (
+            SELECT number FROM security_event WHERE number <= {_NEWEST} - :rows AND logged = 1 LIMIT :most)
+    """
+    deleted = connection.execute(by_age, {"before_ms": now_ms - KEPT_MS, "most": CLEANUP_ROWS}).rowcount
+    values = {"rows": rows, "searched": SEARCHED_ROWS, "most": CLEANUP_ROWS}
+    deleted += connection.execute(by_number, values).rowcount
+    return deleted + connection.execute(spared, {"rows": SPARED_TIMES * rows, "most": CLEANUP_ROWS}).rowcount
 
 
 def list_events(

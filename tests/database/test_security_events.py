@@ -138,6 +138,19 @@ class TableTests(SynchronousTestCase):
             self.assertLessEqual(count, 100)
         self.assertEqual({row.key.player_id.split("_")[1] for row in self.listed(rows=1000)}, {"2", "3", "4"})
 
+    def test_events_to_keep(self) -> None:
+        """New players push out no warning and no command, until there are three times as many newer rows."""
+        warning = event(SecurityEvent.REFRESH_REUSED, player=ANNA, session="ses_1")
+        command = event(SecurityEvent.COMMAND, player=ANNA, command="players block", by="uid:0")
+        self.write([refused(), warning, command, event(SecurityEvent.OWNER_NOTIFIED, about="disk", state="sent")])
+        for turn in range(1, 10):
+            self.write((refused(player=f"ply_{turn}_{n}") for n in range(36)), rows=100)
+            names = [row.key.event for row in self.listed(rows=1000) if row.key.player_id in ("", ANNA)]
+            left = {1: 4, 2: 4, 9: 0}.get(turn, 3)
+            self.assertEqual(len(names), left, turn)
+            if left == 3:
+                self.assertEqual(set(names), {"refresh_reused", "command", "owner_notified"})
+
     def test_old_rows(self) -> None:
         """Delete rows of more than 90 days, at most a thousand in one transaction."""
         self.write(refused(player=f"ply_{n}") for n in range(CLEANUP_ROWS + 10))
