@@ -43,6 +43,7 @@ from gamed.saves.change_waits import ChangeWaiters
 from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
 from gamed.saves.limits import DiskReservations, SaveRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, SlotState, Version, VersionKind
+from gamed.saves.reads import LargeReads
 from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import SaveStore
@@ -163,7 +164,13 @@ class Inside:
         waits = ChangeWaiters(cast(Any, fake), fake)
         store = cast(SaveStore, self._store)
         environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
-        saves = SaveService(store=store, sessions=fake, environment=environment, rate=SaveRateLimiter.of(limits))
+        saves = SaveService(
+            store=store,
+            sessions=fake,
+            environment=environment,
+            rate=SaveRateLimiter.of(limits),
+            reads=cast(LargeReads, None),  # no measured save is large
+        )
         body_policy = SaveBodyPolicy(
             saves=saves,
             limits=limits,
