@@ -24,7 +24,8 @@ from tests.sessions.server import SessionServer, text
 from tests.support.components import service_context
 from tests.support.databases import InlineReactor, memory_databases
 from tests.support.folders import unused_path
-from tests.support.http import Answer, Browser
+from tests.support.http import Answer, Browser, request_bytes
+from tests.support.http import Connection as HttpConnection
 
 T = TypeVar("T")
 STAGED_SECONDS = 24 * 3600
@@ -102,6 +103,18 @@ class SaveCase(SynchronousTestCase):
         done: Deferred[T] = Deferred()
         self.late.append(lambda: run_inline(work).chainDeferred(done))
         return done
+
+    def read_slowly(self, path: str) -> HttpConnection:
+        """Begin a read whose client takes one piece of the bytes, then none until it resumes."""
+        call = self.browser.connect()
+        write = call.transport.write
+
+        def dripping(data: bytes) -> None:
+            write(data)
+            call.channel.flow.pauseProducing()
+
+        call.transport.write = dripping
+        return call.send(request_bytes("GET", path, self.bearer))
 
     def run_late(self) -> None:
         """Run what waits in `late`."""

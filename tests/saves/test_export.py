@@ -14,7 +14,7 @@ from tests.saves.helpers import ABSENT, BIG, MIB, PRESENT, digest_of
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import ANNA, BERT
 from tests.support.databases import LateThreads
-from tests.support.http import Answer, Connection, request_bytes
+from tests.support.http import Answer, Connection
 from tests.support.stores import sqlite_files
 
 PATH = "/game/export"
@@ -283,15 +283,7 @@ class PlaceTest(ExportCase):
         """A client that reads slowly, but is never idle, cannot keep an export for ever."""
         self.put("other", BIG)
         self.patch(batch_routes, "SEND_SECONDS", 100)
-        call = self.browser.connect()
-        write = call.transport.write
-
-        def dripping(data: bytes) -> None:
-            write(data)
-            call.channel.flow.pauseProducing()
-
-        call.transport.write = dripping
-        call.send(request_bytes("GET", PATH, self.bearer))
+        call = self.read_slowly(PATH)
         for _ in range(2):
             self.clock.advance(45)
             self.assertEqual((call.closed, self.spools()), (False, 1))

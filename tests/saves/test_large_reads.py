@@ -18,10 +18,8 @@ from tests.saves.helpers import ABSENT, BIG, tag
 from tests.saves.test_uploads import TornCase
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
-from tests.support.http import Connection, request_bytes
 
 T = TypeVar("T")
-
 BYTE = {"Range": "bytes=0-0"}
 
 
@@ -32,24 +30,12 @@ class LargeReadsTest(TornCase):
         self.put("big", BIG, ABSENT)
         self.put("small", b"x", ABSENT)
 
-    def read_slowly(self) -> Connection:
-        """Begin a read whose client takes one piece of the bytes, then none until it resumes."""
-        call = self.browser.connect()
-        write = call.transport.write
-
-        def dripping(data: bytes) -> None:
-            write(data)
-            call.channel.flow.pauseProducing()
-
-        call.transport.write = dripping
-        return call.send(request_bytes("GET", "/game/saves/big", self.bearer))
-
     def copies(self) -> int:
         return self.spools()
 
     def test_share(self) -> None:
         """A fifth unread response is 429; what needs no large bytes, and other players, are answered as before."""
-        slow = [self.read_slowly() for _ in range(MAX_READS)]
+        slow = [self.read_slowly("/game/saves/big") for _ in range(MAX_READS)]
         self.assertEqual(self.copies(), MAX_READS)
         for headers in ({}, BYTE):
             answer = self.assert_problem(self.get("big", headers), 429, "rate_limited", "4 large saves")
@@ -125,19 +111,19 @@ class LargeReadsTest(TornCase):
     def test_nearly_full_disk(self) -> None:
         """Without space for a copy the bytes are read where they are stored."""
         self.free = self.limits.min_free_bytes + len(BIG) - 1
-        slow = self.read_slowly()
+        slow = self.read_slowly("/game/saves/big")
         self.assertEqual((slow.raw[9:12], self.copies()), (b"200", 0))
         self.assertEqual(self.get("big").body, BIG)
 
     def test_many_copies(self) -> None:
         """Beyond the most copies of the process, saves are read where they are stored."""
         self.saves.saves.reads._most_copies = 1
-        slow = [self.read_slowly() for _ in range(2)]
+        slow = [self.read_slowly("/game/saves/big") for _ in range(2)]
         self.assertEqual(self.copies(), 1)
         self.assertEqual(self.get("big").body, BIG)
         slow[0].leave()
         self.assertEqual(self.copies(), 0)
-        another = self.read_slowly()
+        another = self.read_slowly("/game/saves/big")
         self.assertEqual((another.raw[9:12], self.copies()), (b"200", 1))
         for call in (slow[1], another):
             call.leave()
@@ -198,7 +184,7 @@ class LargeReadsTest(TornCase):
     def test_slow_client(self) -> None:
         """A client that reads slowly, but is never idle, cannot keep a copy for ever, whatever sets the clock."""
         for day_ms in (-DAY_MS, DAY_MS):
-            slow = self.read_slowly()
+            slow = self.read_slowly("/game/saves/big")
             self.server.now_ms += day_ms
             self.clock.rightNow += READ_SECONDS - 1  # advance() would run the time-outs of idle connections
             slow.channel.flow.resumeProducing()
