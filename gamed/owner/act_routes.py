@@ -99,7 +99,7 @@ class OwnerActRoutes(Component, frozen=True, kw_only=True):
             # Shielded: an act that has begun is not cancelled by a browser that leaves.
             answer: bytes = await self.responder.account.run(_run(work(self, act)))
         except AccountReauthenticationRequired as e:
-            return self.responder.sign_in_again(request, e.player_id, self._question(act))
+            return self.responder.sign_in_again(request, e, self._question(act))
         except SessionError:
             raise
         except Exception as e:

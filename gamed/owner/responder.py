@@ -19,7 +19,7 @@ from gamed.http.problems import ErrorTable, Problem, RenderedError
 from gamed.http.request import Request
 from gamed.login.csrf import CsrfError, FramedRequest, PrefetchRequest
 from gamed.login.responder import see_other
-from gamed.login.sentences import PREFETCH, TITLES, Place
+from gamed.login.sentences import CODE_NOT_ENOUGH, PREFETCH, TITLES, Place
 from gamed.owner import model, site_views
 from gamed.owner import site_sentences as sentences
 from gamed.owner.model import HOME, NotTheOwner
@@ -85,7 +85,10 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
     labels: Mapping[str, str]
 
     async def enter(self, request: Request) -> BrowserVisit:
-        """Return the owner's visit; raise NotTheOwner, or SessionError for a browser that is not signed in."""
+        """Return the owner's visit; raise NotTheOwner, or SessionError for a browser that is not signed in.
+
+        Raise AccountReauthenticationRequired for one that a recovery code signed in: who has found it is not the owner.
+        """
         if await self.reads.switch() is None:
             raise NotTheOwner
         try:
@@ -96,6 +99,7 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
             raise
         if not visit.caller.owner:
             raise NotTheOwner
+        self.account.require_own_proof(visit)
         return visit
 
     async def own(self, request: Request, visit: BrowserVisit) -> OwnerFrame:
@@ -114,11 +118,12 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
         self.account.guard.set_notice(request, notice)
         return see_other(request, f"{self.account.pages.base_url()}{path}")
 
-    def sign_in_again(self, request: Request, player_id: str, path: str = "") -> bytes:
+    def sign_in_again(self, request: Request, error: AccountReauthenticationRequired, path: str = "") -> bytes:
         """Return the page to sign in again, which leads to the page with the form, "" for that of the request."""
         refused = request.head.method != "GET"
-        back = AccountReturn(path or _place(request), self.account.pages.now_ms(), player_id, refused=refused)
-        return self.account.sign_in_page(request, 403, title=AGAIN_TITLE, lead=AGAIN_LEAD, back=back)
+        back = AccountReturn(path or _place(request), self.account.pages.now_ms(), error.player_id, refused=refused)
+        lead = CODE_NOT_ENOUGH if error.recovered else AGAIN_LEAD
+        return self.account.sign_in_page(request, 403, title=AGAIN_TITLE, lead=lead, back=back)
 
     def failure(self, request: Request, error: Exception, path: str = HOME) -> bytes | None:
         """Return the page of an error with a way back to `path`; None for one that has no page here."""
@@ -151,7 +156,7 @@ def error_page(routes: HasOwnerResponder, request: Request, error: Exception) ->
     """Return the page of an error; a browser that is not signed in gets the page to sign in, which leads back."""
     responder, account = routes.responder, routes.responder.account
     if isinstance(error, AccountReauthenticationRequired):
-        return responder.sign_in_again(request, error.player_id)
+        return responder.sign_in_again(request, error)
     if isinstance(error, SessionError):
         back = AccountReturn(_place(request), account.pages.now_ms())
         if request.head.method == "GET":

@@ -1,10 +1,13 @@
-"""A passkey of the owner is trusted by the owner's page if it was there when the operator turned the page on."""
+"""The owner's page trusts a passkey that was there when the operator turned it on, and no recovery code."""
 
 from gamed.passkeys import ways_tables
 from gamed.players import owner_tables
-from tests.login.fixtures import ANNA
+from tests.account.page_fixtures import HOME as ACCOUNT
+from tests.login.fixtures import ANNA, PASSWORD
 from tests.owner.site_fixtures import BO, SiteCase
 from tests.passkeys.fixtures import PasskeyCase
+from tests.passkeys.recovery_fixtures import NOT_ENOUGH, RecoveryCase
+from tests.support.covers import covers
 
 
 class TrustTests(SiteCase, PasskeyCase):
@@ -77,3 +80,28 @@ class TrustTests(SiteCase, PasskeyCase):
                 lambda c, ids=(player_id, heir_id): ways_tables.move_passkeys(c, *ids, self.server.now_ms())
             )
         self.assertFalse(self.is_trusted())
+
+
+class RecoveryTests(SiteCase, RecoveryCase):
+    """Anna is the owner, the page is on, and somebody has found her recovery codes."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        SiteCase.add(self, BO, "bo")
+        self.begin()
+
+    @covers("threats/85")
+    def test_page(self) -> None:
+        """A code proves not who is there, so its session sees no page of the owner and does no act there."""
+        form = self.open(f"/people/{BO}").form("/do/block")
+        self.recover(RecoveryCase.made(self)[0])
+        self.browser = self.other
+        for below in ("", f"/people/{BO}", "/time"):
+            page = self.open(below)
+            self.assertEqual((page.status, page.heading), (403, "Sign in again"))
+            self.assertIn(NOT_ENOUGH, page.text)
+        field = self.browser.get(ACCOUNT).forms[0]["fields"]["form"]
+        act = {"action": form["action"], "fields": {**form["fields"], "form": field}}
+        self.assertEqual((self.act(act).status, self.state(BO)), (403, "active"))
+        self.browser.post(page.form("/sign-in"), {"name": "Anna", "password": PASSWORD})
+        self.assertEqual(self.open(f"/people/{BO}").status, 200)

@@ -259,15 +259,6 @@ class ProofTests(RecoveryCase):
         token = {"Authorization": f"Bearer {collected['access_token']}"}
         self.assertEqual(self.site.request("DELETE", "/auth/player", token).status, 204)
 
-    @covers("threats/85")
-    def test_owner(self) -> None:
-        """A code proves not who is there, so it opens no owner's page."""
-        codes = self.made()
-        self.execute("UPDATE player SET owner = 1")
-        self.recover(codes[0])
-        query = "SELECT verified FROM browser_session WHERE provider = 'recovery_code'"
-        self.assertEqual(self.server.rows(query), [(0,)])
-
     def test_password_stays_dear(self) -> None:
         """A password in the field of the code signs nobody in, and neither does a code in that of the password."""
         codes = self.made()
