@@ -115,9 +115,7 @@ def adopt_account(connection: Connection, keys: Keys, command: AdoptCommand) -> 
     old, heir = (tables.find_player(connection, each) for each in (old_id, heir_id))
     if old is None or heir is None or not old.state == heir.state == "active":
         return AdoptRefusal.BLOCKED
-    if old.owner or any(method.provider != LOCAL for method in tables.sign_in_methods(connection, old_id)):
-        return AdoptRefusal.LINKED
-    if ways_tables.count_passkeys(connection, old_id):
+    if old.owner or ways_tables.has_other_way(connection, old_id):
         return AdoptRefusal.LINKED
     moved = merge_players(connection, keys, old_id, heir_id, command.now_ms).moved
     if LOCAL in moved:  # it is a way to sign in as this player from now on; see owner_tables.is_trusted_way()

@@ -174,7 +174,7 @@ CODES = {
     ),
     "last_identity": ProblemCode(409, "Last identity", "This is the last way to sign in. Link another first."),
     "provider_already_linked": ProblemCode(
-        409, "Provider already linked", "This player has an account of that provider."
+        409, "Provider already linked", "This player has another way to sign in already."
     ),
     "server_clock_skew": ProblemCode(500, "Wrong clock", "The clock of the server is wrong. Its owner must check it."),
     "invalid_proof": ProblemCode(400, "Invalid proof", "That code is not the one in the browser. Read it again."),

@@ -250,10 +250,16 @@ def admit_identity(
 def admit_adopted(
     connection: Connection, proved: ProviderIdentity, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
-    """Link the identity to the player whose name and password were typed, and admit that player."""
+    """Link the identity to the player whose name and password were typed, and admit that player.
+
+    As on the page of the account, a player who has another way to sign in is refused: a password from the time before
+    may be known to somebody, and must not be enough to add an account.
+    """
     admitted = _admit_by_password(connection, proved.player_id or "", login, command)
     if isinstance(admitted, LoginFailure):
         return admitted
+    if ways_tables.has_other_way(connection, admitted.player_id):
+        return LoginFailure.PROVIDER_ALREADY_LINKED
     error = _link(connection, proved, login, admitted.player_id, command)
     if error is None:
         player_tables.record_account_use(connection, admitted.player_id, command.now_ms)

@@ -87,7 +87,7 @@ ENDED: Mapping[LoginFailure, tuple[Text, Text]] = {
     ),
     LoginFailure.PROVIDER_ALREADY_LINKED: (
         text("Already linked"),
-        text("You have another account of this provider linked. Remove that one in the game first."),
+        text("Another way to sign in is linked to your account. Use that one, or remove it in the game first."),
     ),
     LoginFailure.PLAYER_BLOCKED: (
         text("You cannot play here"),

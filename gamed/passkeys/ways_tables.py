@@ -6,7 +6,8 @@ It reads no sealed value. The rest is in tables.py and recovery_tables.py, which
 from gamed.crypto import Index
 from gamed.database.connection import Connection
 from gamed.passkeys.limits import MAX_PASSKEYS
-from gamed.players.names import OtherWays
+from gamed.players import tables as player_tables
+from gamed.players.names import LOCAL, OtherWays
 from gamed.sessions.credentials import RECOVERY_CODE
 
 
@@ -20,6 +21,12 @@ def any_ways(connection: Connection) -> OtherWays:
 def count_passkeys(connection: Connection, player_id: str) -> int:
     query = "SELECT count(*) FROM passkey WHERE player_id = :player_id"
     return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
+
+
+def has_other_way(connection: Connection, player_id: str) -> bool:
+    """Return whether the player has a passkey, or an account of a provider, offered now or not."""
+    methods = player_tables.sign_in_methods(connection, player_id)
+    return any(method.provider != LOCAL for method in methods) or count_passkeys(connection, player_id) > 0
 
 
 def has_usable(connection: Connection, player_id: str, rp_id: str) -> bool:

@@ -14,6 +14,8 @@ from gamed.login.local import FormError, FormRejected
 from gamed.login.start import StartedLogin
 from gamed.login.transaction import DELIVERED_MS, LoginIntent, LoginStage
 from gamed.outcomes import LoginFailure
+from gamed.passkeys import tables as passkey_tables
+from gamed.passkeys.model import Credential, NewPasskey
 from gamed.players import tables as player_tables
 from gamed.sessions.credentials import RECENT_MS, LogoutScope
 from gamed.sessions.errors import TokenExpired, TokenInvalid, TokenMissing
@@ -97,10 +99,10 @@ class Identities(AdmissionCase):
 
 
 class Adopting(AdmissionCase):
-    def adopting(self, server: LoginServer, who: str = "anna", **typed: str) -> StartedLogin:
-        started = server.start(intent=LoginIntent.ADOPT)
-        typed = {"name": "Anna", "password": PASSWORD, **typed}
-        server.finish_callback(server.redirect_state(started, **typed), who=who)
+    def adopting(self, server: LoginServer, who: str = "anna", **start: str) -> StartedLogin:
+        started = server.start(intent=LoginIntent.ADOPT, **start)
+        state = server.redirect_state(started, name="Anna", password=PASSWORD)
+        server.finish_callback(state, who=who, provider=started.login.provider)
         return started
 
     def test_to_the_end(self) -> None:
@@ -160,6 +162,31 @@ class Adopting(AdmissionCase):
         player_id = self.player(server, "anna")
         self.assertEqual(self.collected(server, self.adopting(server, "anna")), Failed(LoginFailure.IDENTITY_IN_USE))
         self.assertEqual([row[0] for row in server.rows(IDENTITY)], [player_id])
+
+    @covers("threats/11")
+    def test_adopted_before(self) -> None:
+        """An old password adds no account to a player who has one of a provider, also one that is not offered now."""
+        server = self.oauth_server(FakeProvider(), FakeProvider("google"))
+        late = self.adopting(server, "mallory", provider="google")
+        self.collected(server, self.adopting(server, "anna"))
+        self.assertEqual(self.collected(server, late), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
+        bo = {"player_id": "ply_" + "B" * 22, "name": "Bo", "password": "-"}  # or no such login could begin
+        server.write(lambda c: player_tables.add_local_player(c, server.keys, **bo, now_ms=server.now_ms()))
+        after = self.adopting(server, "mallory", provider="google")
+        self.assertEqual(self.collected(server, after), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
+        self.assertEqual([row[:2] for row in server.rows(IDENTITY)], [(ANNA, "discord")])
+        self.assertEqual(server.rows("SELECT provider FROM session"), [("discord",)])
+
+    @covers("threats/11")
+    def test_with_passkey(self) -> None:
+        """Nor to one who has a passkey."""
+        server = self.oauth_server(FakeProvider())
+        late = self.adopting(server, "mallory")
+        new = NewPasskey(Credential(b"id", b"key", b"handle"), sign_count=0, synced=True, backed_up=True)
+        of = {"passkey_id": "psk_1", "player_id": ANNA, "rp_id": "play.example", "name": "laptop"}
+        server.write(lambda c: passkey_tables.insert(c, server.keys, new, **of, now_ms=START_MS))
+        self.assertEqual(self.collected(server, late), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
+        self.assertEqual(server.rows(IDENTITY), [])
 
     def test_one_of_each_provider(self) -> None:
         """A second account of the same provider is refused, whether another or the same."""

@@ -31,7 +31,7 @@ ADVICE = re.compile(
     r"(Start again|Try again|Sign in again|sign in again) from the game|[Oo]pen (the|your) link (again|yourself)"
     r"|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
     r"|Wrong name or (password|recovery code)\."  # the fields to correct are below it
-    r"|tell (its|the) owner|Remove that one in the game|cancel in the game"
+    r"|tell (its|the) owner|remove it in the game|cancel in the game"
     r"|Open your account, then go on|Its address is|Open the first page of this server\."
 )
 """The things a person can do when something failed; a sentence of another kind needs a row here, and a reason."""
