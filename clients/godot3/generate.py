@@ -28,6 +28,8 @@ NAMES = """FileAccess File, JavaScriptBridge JavaScript, PRESET_FULL_RECT PRESET
     to_ascii_buffer to_ascii, to_utf8_buffer to_utf8, unicode_at ord_at, uri_encode percent_encode,
     Time.get_ticks OS.get_ticks"""
 RENAMED = dict(pair.split() for pair in NAMES.split(","))
+PAUSE = 'yield(Platform.frame(), "completed")\n'
+"""Godot 3 can only wait for a function that has paused, so one that would end without a wait waits for a frame."""
 SIGNALS = {
     r"^(\t*(?:.+\.)?)(\w+)\.emit\((.+)\)": r'\1emit_signal("\2", \3)',
     r"^(\t*(?:.+\.)?)(\w+)\.connect\((\w+)\)": r'\1connect("\2", self, "\3")',
@@ -120,8 +122,8 @@ def coroutines(lines: Sequence[Line]) -> Iterator[tuple[str, list[Line]]]:
                 yield found[1], function
 
 
-def early_returns(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines on which a function returns before it has waited."""
+def early_ends(lines: Sequence[Line]) -> tuple[list[Line], bool]:
+    """Return the lines on which a function returns before it has waited, and whether its end can be reached so."""
     early = []
 
     def depth_of(at: int) -> int:
@@ -152,9 +154,7 @@ def early_returns(lines: Sequence[Line]) -> list[Line]:
                     waited = all(ends)
         return at, waited
 
-    if not block(1, False, [])[1]:
-        early.append(lines[-1])
-    return early
+    return early, not block(1, False, [])[1]
 
 
 def surely_waits(line: Line) -> bool:
@@ -179,20 +179,34 @@ class Client:
     def translated(self, path: str) -> str:
         """Return a script for Godot 3; raise GenerateError."""
         parts, in_platform = [HEADER.format(path)], False
+        returns, ends = self.early_ends(path)
         for line in self.scripts[path]:
             in_platform = in_platform and (line.depth > 0 or line.code == "\n")
             if line.words == "class Platform:":
                 in_platform = True
                 parts.append(line.code + self.platform)
             elif not in_platform and not line.words.startswith("class_name "):
-                parts.append(self.statement(line))
-        for name, function in coroutines(self.scripts[path]):
-            needed = (name in self.awaited or name[0] != "_") and not OF_GAMES.fullmatch(name)
-            if needed and (early := early_returns(function)):
-                raise GenerateError(
-                    early[0], f"{name} returns here without a wait. Put `await Platform.frame()` before"
-                )
+                parts.append(self.paused_return(line) if line.place in returns else self.statement(line))
+                parts.append(ends.get(line.place, ""))
         return "".join(parts)
+
+    def early_ends(self, path: str) -> tuple[set[str], dict[str, str]]:
+        """Return the places of each `return` before a wait, and of the last lines of functions with the pause after."""
+        early, pauses = set(), {}
+        for name, function in coroutines(self.scripts[path]):
+            if (name in self.awaited or name[0] != "_") and not OF_GAMES.fullmatch(name):
+                returns, end = early_ends(function)
+                early |= {line.place for line in returns}
+                if end:
+                    pauses[function[-1].place] = "\t" * (function[0].depth + 1) + PAUSE
+        return early, pauses
+
+    def paused_return(self, line: Line) -> str:
+        """Translate a `return` with a pause after its value, which may change something that others read meanwhile."""
+        tabs, code = "\t" * line.depth, line.code.replace("return", "var early =", 1)
+        if line.words == "return":
+            return tabs + PAUSE + self.statement(line)
+        return f"{self.statement(line._replace(code=code))}{tabs}{PAUSE}{tabs}return early\n"
 
     def statement(self, line: Line) -> str:
         if example := EXAMPLE.fullmatch(line.text(line.code)):

@@ -167,26 +167,38 @@ class Refusals(SynchronousTestCase):
 
 
 class Ways(SynchronousTestCase):
-    """Godot 3 can only wait for a function that has paused, so each way through it has to."""
+    """Godot 3 can only wait for a function that has paused, so a way through it without a wait gets one."""
 
     def returns(self, body: str, name: str = "f") -> list[int]:
-        """Return the number of the line, in the body, that the error names; nothing if the function is translated."""
+        """Return the number of each line, in the body, that ends the translated function with a pause."""
         text = f"func {name}(a):\n" + "".join(f"\t{line}\n" for line in body.splitlines())
-        try:
-            translated(text)
-        except GenerateError as error:
-            self.assertIn(f"{name} returns here without a wait. Put `await Platform.frame()` before.", str(error))
-            return [int(str(error).split(":")[1]) - 1]
-        return []
+        found, number = [], 0
+        for line in translated(text).splitlines(keepends=True):
+            if line.lstrip("\t") == generate.PAUSE:
+                found.append(number)
+            elif line.strip() != "return early":
+                number += not line.strip().startswith("var early")
+        return found
+
+    def test_pause(self) -> None:
+        """The pause is in the block of the return, and after its value, or at the end of the function."""
+        pause = generate.PAUSE
+        text = "func f():\n\tif a:\n\t\treturn g([\n\t\t\t1])  # d\n\tif a:\n\t\treturn  # d\n\tfor b in c:\n"
+        self.assertEqual(
+            translated(f"{text}\t\tawait frame()\n\n\nvar d = 1\n"),
+            f"func f():\n\tif a:\n\t\tvar early = g([\n\t\t\t1])  # d\n\t\t{pause}\t\treturn early\n"
+            f"\tif a:\n\t\t{pause}\t\treturn  # d\n\tfor b in c:\n"
+            f'\t\tyield(frame(), "completed")\n\t{pause}\n\nvar d = 1\n',
+        )
 
     def test_early(self) -> None:
-        """A return before the first wait is named."""
+        """A return before the first wait is one."""
         self.assertEqual(self.returns("if a:\n\treturn 1\nawait frame()"), [2])
         self.assertEqual(self.returns("if a:\n\tawait frame()\n\treturn 1\nreturn await frame()"), [])
 
     def test_end(self) -> None:
         """So is the end of a function that may not have waited."""
-        self.assertEqual(self.returns("if a:\n\tawait frame()\ng()"), [3])
+        self.assertEqual(self.returns("if a:\n\tawait frame()\ng()"), [4])
 
     def test_branches(self) -> None:
         """Branches wait if all do, and the last one is `else`."""
@@ -217,7 +229,7 @@ class Ways(SynchronousTestCase):
 
     def test_of_games(self) -> None:
         """A function of a game may not wait, and need not."""
-        self.assertEqual(self.returns("var b = await person.problem(a)\nreturn b"), [2])
+        self.assertEqual(self.returns("var b = await person.problem(a)\nreturn b"), [4])  # it has two lines more
         self.assertEqual(self.returns("if a:\n\treturn 1\nawait frame()", "problem"), [])
 
     def test_private(self) -> None:
