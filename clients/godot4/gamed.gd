@@ -37,6 +37,7 @@ const ASK_FIRST_BYTES = 65536  ## a commit asks first whether the server has lar
 const METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH"]  ## HTTPClient.Method
 const FRAME_USEC = 4000  ## the client copies arrived bytes for this long in a frame, at most
 const SLICE_BYTES = 65536
+const BINARY = "application/octet-stream"  ## The media type of a save, if the game names none.
 
 ## Only after these is a refresh credential forgotten (Rules for clients, 3).
 const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
@@ -93,8 +94,6 @@ func _init(server: String, options: Dictionary = {}) -> void:
 # Calls of the engine that Godot 3 does not have, or that do something else there: clients/godot3/platform.gd has this
 # class for Godot 3.
 class Platform:
-	extends RefCounted
-
 	const NAME = "Godot 4"
 	const UNREADABLE = 0xFFFD  # the engine reads NUL and bytes that are not UTF-8 as this character
 	# The engine asks one address of a name only, and wants at least four characters of one.
@@ -106,8 +105,7 @@ class Platform:
 	}
 	const UNIX = ["linux", "freebsd", "netbsd", "openbsd", "bsd", "macos"]
 
-	# Waits for the next frame. Godot 3 can only wait for a function that has paused. So a coroutine that would return
-	# before its first `await` calls this, and clients/godot3/generate.py refuses one that does not.
+	# Waits for the next frame. A call of a game that fails at once does, too, so that a game that repeats it goes on.
 	static func frame() -> void:
 		await (Engine.get_main_loop() as SceneTree).process_frame
 
@@ -257,8 +255,6 @@ class Platform:
 
 ## An error of a call: `code` and `kind` are for the game, `detail` for the player.
 class GamedError:
-	extends RefCounted
-
 	const TOKENS = "token_missing token_expired token_invalid session_revoked signed_out"
 	const REFRESHES = "refresh_expired refresh_reused refresh_invalid reauthentication_required"
 	const KINDS = {
@@ -267,6 +263,9 @@ class GamedError:
 		"SignInRequired": TOKENS + " " + REFRESHES,
 		"PlayerChanged": "player_changed",
 		"PlayerBlocked": "player_blocked player_pending registration_closed",
+		"LoginDeclined": "login_denied provider_denied",
+		"LoginCancelled": "login_cancelled",
+		"LoginExpired": "login_expired",
 		"LoginFailed": "device_secret_invalid login_collected",
 		"InvalidProof": "invalid_proof",
 		"Deleted": "deleted erased",
@@ -288,11 +287,6 @@ class GamedError:
 		"ConflictOver": "conflict_over",
 		"LocalDamaged": "local_damaged state_damaged local_disk",
 	}
-	const LOGIN_KINDS = {
-		"LoginDeclined": "login_denied provider_denied",
-		"LoginCancelled": "login_cancelled",
-		"LoginExpired": "login_expired",
-	}
 	const BASES = {
 		"PlayerChanged": "SignInRequired",
 		"LoginDeclined": "LoginFailed",
@@ -313,14 +307,12 @@ class GamedError:
 	var answer_lost_before: bool = false  ## an earlier try got no answer, but the server may have carried it out
 	var passing: bool = false  ## the client has retried already
 
-	func _init(
-		the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}, login: bool = false
-	) -> void:
+	func _init(the_code: String, the_detail: String, the_status: int = 0, the_problem: Dictionary = {}) -> void:
 		code = the_code
 		detail = the_detail
 		status = the_status
 		problem = the_problem
-		kind = _kind(login)
+		kind = _kind()
 		passing = kind in PASSING
 
 	## True for this kind, and for a kind below it.
@@ -358,14 +350,9 @@ class GamedError:
 	func _to_string() -> String:
 		return "%s (%s)" % [detail, code]
 
-	func _kind(login: bool) -> String:
+	func _kind() -> String:
 		if code == "deleted" and status == 412:
 			return "Conflict"
-		for name: String in LOGIN_KINDS:
-			if code in LOGIN_KINDS[name].split(" "):
-				return name
-		if login:
-			return "LoginFailed"
 		for name: String in KINDS:
 			if code in KINDS[name].split(" "):
 				return name
@@ -375,7 +362,7 @@ class GamedError:
 	static func of(answer: Answer) -> GamedError:
 		var parsed := answer.json() if answer.media_type() == "application/problem+json" else Result.ok({})
 		var named: bool = parsed.error == null and parsed.value.get("code") is String
-		var error := _of_problem(parsed.value, answer.status, false) if named else _of_status(answer.status)
+		var error := _of_problem(parsed.value, answer.status) if named else _of_status(answer.status)
 		var asked: String = answer.headers.get("retry-after", "")
 		if Tools.only(asked, Tools.DIGITS):
 			error.retry_after = float(asked.substr(0, 6))
@@ -397,17 +384,18 @@ class GamedError:
 	static func of_login(value: Variant) -> GamedError:
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
-		return _of_problem(value, 0, true)
+		var error := _of_problem(value, 0)
+		error.kind = error.kind if error.is_a("LoginFailed") else "LoginFailed"
+		error.passing = false
+		return error
 
-	static func _of_problem(value: Dictionary, status: int, login: bool) -> GamedError:
+	static func _of_problem(value: Dictionary, status: int) -> GamedError:
 		var words := Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
-		return GamedError.new(value["code"], words if words != "" else value["code"], status, value, login)
+		return GamedError.new(value["code"], words if words != "" else value["code"], status, value)
 
 
 ## The end of a call: `error`, or null and a `value`.
 class Result:
-	extends RefCounted
-
 	var error: GamedError = null  ## null if the call has succeeded.
 	var value: Variant = null  ## What the call returns.
 
@@ -430,8 +418,6 @@ class Result:
 
 ## A way to end calls early: see [method cancellable].
 class Cancellation:
-	extends RefCounted
-
 	var cancelled: bool = false  ## True after `cancel`.
 
 	## Ends the calls that use this, within a frame; they and all later ones end with the code `cancelled`.
@@ -443,8 +429,6 @@ class Cancellation:
 
 
 class Tools:
-	extends RefCounted
-
 	const DIGITS = "0123456789"
 	const LOWER = "abcdefghijklmnopqrstuvwxyz0123456789"
 	const ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -482,9 +466,16 @@ class Tools:
 	static func lacks(name: String) -> Result:
 		return Result.wrong("not_gamed", "The server's answer lacks '%s'." % name)
 
-	# A member that the protocol requires; `type` is "text", "number", "object" or "list".
-	static func member(of: Dictionary, name: String, type: String) -> Result:
-		var value: Variant = of.get(name)
+	# The JSON of a call's answer, or the call's error.
+	static func json(answer: Result) -> Result:
+		return answer.value.json() if answer.error == null else answer
+
+	# A member that the protocol requires of the object that a call has found, or the call's error; `type` is "text",
+	# "number", "object" or "list".
+	static func member(of: Result, name: String, type: String) -> Result:
+		if of.error:
+			return of
+		var value: Variant = of.value.get(name)
 		if type == "number":
 			value = integer(value)
 			return lacks(name) if value == null else Result.ok(value)
@@ -492,7 +483,7 @@ class Tools:
 		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
 
 	# Result of {name: value} of such members; `types` has the type of each.
-	static func members(of: Dictionary, types: Dictionary) -> Result:
+	static func members(of: Result, types: Dictionary) -> Result:
 		var found := {}
 		for name: String in types:
 			var one := member(of, name, types[name])
@@ -500,6 +491,14 @@ class Tools:
 				return one
 			found[name] = one.value
 		return Result.ok(found)
+
+	# Those of one type of the engine, such as TYPE_STRING.
+	static func filtered(listed: Array, type: int) -> Array:
+		var found := []
+		for each: Variant in listed:
+			if typeof(each) == type:
+				found.append(each)
+		return found
 
 	static func hash_of(data: PackedByteArray) -> PackedByteArray:
 		var context := HashingContext.new()
@@ -549,6 +548,10 @@ class Tools:
 	static func same_json(one: Variant, other: Variant) -> bool:
 		return ascii_json(one) == ascii_json(other)
 
+	# null if the text is not JSON, or has too many levels.
+	static func parsed(text: String) -> Variant:
+		return null if too_deep(text) else Platform.parsed(text)
+
 	# More than 64 levels, which no answer of the protocol has. The engine's parser is recursive, and would end the game.
 	static func too_deep(text: String) -> bool:
 		var depth := 0
@@ -579,9 +582,11 @@ class Tools:
 		hold_tab()
 		return found
 
-	# Percent-encoded, but for the unreserved characters (RFC 3986).
-	static func quote(text: String) -> String:
-		return text.uri_encode()
+	# True for the first part of a name that Windows takes for a device.
+	static func is_device(stem: String) -> bool:
+		if stem in ["con", "prn", "aux", "nul", "conin$", "conout$"]:
+			return true
+		return stem.length() == 4 and stem.substr(0, 3) in ["com", "lpt"] and stem[3] in DIGITS + "\u00b9\u00b2\u00b3"
 
 
 # --- Addresses --------------------------------------------------------------------------------------------------------
@@ -589,8 +594,6 @@ class Tools:
 
 ## Scheme, host and port, by which a player knows a server. https, or http on this machine only.
 class Origin:
-	extends RefCounted
-
 	const LOOPBACK = ["localhost", "127.0.0.1", "::1"]
 	const PORTS = {"https": 443, "http": 80}
 
@@ -689,8 +692,6 @@ class Origin:
 
 
 class Answer:
-	extends RefCounted
-
 	var status: int = 0
 	var headers: Dictionary = {}  # names in lower case
 	var body := PackedByteArray()
@@ -701,17 +702,14 @@ class Answer:
 	func json() -> Result:
 		var text := body.get_string_from_utf8()
 		var trimmed := text.strip_edges()  # the engine's parser ignores what follows the object
-		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
-			var value: Variant = Platform.parsed(text)
-			if value is Dictionary:
-				return Result.ok(value)
+		var value: Variant = Tools.parsed(text) if trimmed.begins_with("{") and trimmed.ends_with("}") else null
+		if value is Dictionary:
+			return Result.ok(value)
 		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
 
 
 # Checks that the bytes of an answer are those the server hashed (`Repr-Digest`, RFC 9530).
 class DigestCheck:
-	extends RefCounted
-
 	func checked(answer: Answer) -> Result:
 		var named := hash_in(answer)
 		if named == "":
@@ -728,17 +726,16 @@ class DigestCheck:
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
 # `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
-# each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd), last (a
-# closed client sends it, too).
+# each step on the network, tries, longest_pause between two of them in seconds, sink (takes the bytes of a success as
+# they come: Part in gamed_assets.gd), last (a closed client sends it, too).
 func _request(method: String, path: String, how: Dictionary = {}) -> Result:
 	var _me := self  # keeps this object until the coroutine ends, also if the game drops it
 	if problem or _is_over(how):
 		await Platform.frame()
 		return Result.failed(problem if problem else _unreachable(NO_ANSWER))
 	var body: PackedByteArray = how.get("body", PackedByteArray())
-	var name := "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
 	var fields := Platform.host_fields(origin.authority())
-	fields["User-Agent"] = name
+	fields["User-Agent"] = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
 	fields["Accept"] = "*/*"  # without "Connection: close", after which the last bytes of an answer can be lost
 	var extra: Dictionary = how.get("headers", {})
 	for field: String in extra:
@@ -750,31 +747,39 @@ func _request(method: String, path: String, how: Dictionary = {}) -> Result:
 		fields["Authorization"] = "Bearer %s" % how["bearer"]
 	if body.size() > 0 or method in ["POST", "PUT", "PATCH"]:
 		fields["Content-Length"] = str(body.size())
+	var lines := PackedStringArray()
 	for field: String in fields:
 		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
 			await Platform.frame()
 			return Result.wrong("invalid_header", "%s has characters that a header cannot carry." % field)
+		lines.append("%s: %s" % [field, fields[field]])
 	var lost := false
-	var tries: int = how.get("tries", _tries)
 	var attempt := 0
 	var result: Result
 	while true:
-		result = await _once(method, path, body, fields, how)
+		result = await _once(method, path, lines, body, how)
 		if result.error == null and how.get("check") != null:
 			result = how["check"].checked(result.value)
 		if result.error == null:
 			break
-		var error := result.error
-		error.answer_lost_before = lost
-		var seconds := pause_after(error, attempt)
-		if not error.passing or attempt + 1 == tries or seconds > LONGEST_PAUSE_SECONDS or _is_over(how):
+		result.error.answer_lost_before = lost
+		if not await _paused_after(result.error, attempt, how):
 			break
-		lost = lost or error.kind == "Unreachable"
-		await _pause(seconds)
+		lost = lost or result.error.kind == "Unreachable"
 		if _is_over(how):
 			return Result.failed(_unreachable(NO_ANSWER))
 		attempt += 1
 	return result
+
+
+# Pauses before the next try of a call, with `how` as for `_request`; false at once if there is none.
+func _paused_after(error: GamedError, attempt: int, how: Dictionary) -> bool:
+	var seconds := pause_after(error, attempt)
+	var longest: float = how.get("longest_pause", LONGEST_PAUSE_SECONDS)
+	if not error.passing or attempt + 1 == how.get("tries", _tries) or seconds > longest or _is_over(how):
+		return false
+	await _pause(seconds)
+	return true
 
 
 func _is_over(how: Dictionary) -> bool:
@@ -787,39 +792,18 @@ func _must_end(since: int, how: Dictionary) -> bool:
 
 
 # Makes one try, without redirects, cookies and proxies.
-func _once(method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary) -> Result:
+func _once(method: String, path: String, lines: PackedStringArray, body: PackedByteArray, how: Dictionary) -> Result:
 	var http := HTTPClient.new()
 	http.read_chunk_size = SLICE_BYTES
-	var result := await _exchange(http, method, path, body, fields, how)
+	var result := await _connected(http, how)
+	if result.error == null:
+		result = await _sent(http, METHODS.find(method), path, lines, body, how)
+	if result.error == null:
+		result = await _taken(http, method, how)
 	http.close()
 	if result.error == null and (result.value.status < 200 or result.value.status > 299):
 		return Result.failed(GamedError.of(result.value))
 	return result
-
-
-func _exchange(
-	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
-) -> Result:
-	var connected := await _connected(http, how)
-	if connected.error:
-		return connected
-	if _is_over(how):
-		return Result.failed(_unreachable(NO_ANSWER))
-	var sent := await _send(http, method, path, body, fields, how)
-	if sent.error:
-		return sent
-	var taking := Taking.new(http, method, how)
-	var since := Time.get_ticks_msec()
-	while http.get_status() == HTTPClient.STATUS_BODY:
-		if taking.some():
-			since = Time.get_ticks_msec()
-		if taking.error:
-			return Result.failed(taking.error)
-		if http.get_status() == HTTPClient.STATUS_BODY:
-			if _must_end(since, how):
-				return Result.failed(_unreachable("stopped answering"))
-			await Platform.frame()
-	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
 
 
 func _connected(http: HTTPClient, how: Dictionary) -> Result:
@@ -836,24 +820,18 @@ func _connected(http: HTTPClient, how: Dictionary) -> Result:
 		if _must_end(since, how):
 			return Result.failed(_unreachable(NO_ANSWER))
 	if http.get_status() == HTTPClient.STATUS_TLS_HANDSHAKE_ERROR:
-		var words := "%s cannot prove that it is %s." % [origin.text(), origin.host]
-		return Result.wrong("untrusted_certificate", words)
-	if http.get_status() != HTTPClient.STATUS_CONNECTED:
-		return Result.failed(_unreachable(NO_ANSWER))
-	return Result.ok()
+		return Result.wrong("untrusted_certificate", "%s cannot prove that it is %s." % [origin.text(), origin.host])
+	var ready := http.get_status() == HTTPClient.STATUS_CONNECTED and not _is_over(how)
+	return Result.ok() if ready else Result.failed(_unreachable(NO_ANSWER))
 
 
 # Sends a request until the head of the answer is here: a server that refuses an upload answers before it has read all
 # of it, and that answer counts.
-func _send(
-	http: HTTPClient, method: String, path: String, body: PackedByteArray, fields: Dictionary, how: Dictionary
+func _sent(
+	http: HTTPClient, method: int, path: String, lines: PackedStringArray, body: PackedByteArray, how: Dictionary
 ) -> Result:
-	var lines := PackedStringArray()
-	for field: String in fields:
-		lines.append("%s: %s" % [field, fields[field]])
 	var web := Platform.is_web()  # there the browser sends, and sets the length
-	if http.request_raw(METHODS.find(method), path, lines, body if web else PackedByteArray()) != OK:
-		await Platform.frame()
+	if http.request_raw(method, path, lines, body if web else PackedByteArray()) != OK:
 		return Result.failed(_unreachable(NO_ANSWER))
 	var begin := body.size() if web else 0
 	if not web:
@@ -877,10 +855,24 @@ func _send(
 	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
 
+# Result of the Answer of a request that was sent.
+func _taken(http: HTTPClient, method: String, how: Dictionary) -> Result:
+	var taking := Taking.new(http, method, how)
+	var since := Time.get_ticks_msec()
+	while http.get_status() == HTTPClient.STATUS_BODY:
+		if taking.some():
+			since = Time.get_ticks_msec()
+		if taking.error:
+			return Result.failed(taking.error)
+		if http.get_status() == HTTPClient.STATUS_BODY:
+			if _must_end(since, how):
+				return Result.failed(_unreachable("stopped answering"))
+			await Platform.frame()
+	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
+
+
 # Reads an answer while it arrives: all of it, or an error, never the first part of a body that broke off.
 class Taking:
-	extends RefCounted
-
 	var error: GamedError = null
 	var _http: HTTPClient
 	var _method: String = ""
@@ -920,8 +912,7 @@ class Taking:
 				break
 			_size += part.size()
 			if _size > _limit:
-				var words := "The server's answer is larger than any expected here."
-				error = GamedError.new("not_gamed", words)
+				error = GamedError.new("not_gamed", "The server's answer is larger than any expected here.")
 			elif _sink:
 				error = _sink.take(part)
 			else:
@@ -961,7 +952,6 @@ func _pause(seconds: float) -> void:
 	var _me := self
 	_root_client().paused.emit(seconds)
 	var end := Time.get_ticks_msec() + seconds * 1000 * pauses
-	await Platform.frame()
 	while Time.get_ticks_msec() < end and not is_closed():
 		await Platform.frame()
 
@@ -971,8 +961,6 @@ func _pause(seconds: float) -> void:
 
 ## One sign-in of one player at one server.
 class Credential:
-	extends RefCounted
-
 	const MEMBERS = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
 
 	var origin: String = ""  ## The server that has issued it.
@@ -1003,7 +991,7 @@ class Credential:
 
 	## null if the text is not a credential of this client.
 	static func of(text: String) -> Credential:
-		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var value: Variant = Tools.parsed(text)
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
 			return null
 		var made := Credential.new()
@@ -1021,8 +1009,6 @@ class Credential:
 
 # The disk of this device. Paths may begin with user://
 class Disk:
-	extends RefCounted
-
 	# Makes a folder that only this user can open. On Windows and phones user:// already belongs to the user or the app.
 	static func private_folder(path: String) -> bool:
 		var missing := []
@@ -1039,7 +1025,7 @@ class Disk:
 	static func write_whole(path: String, data: PackedByteArray) -> bool:
 		return _write_new(path, data) and _replace(path)
 
-	# The same, and the file has the new bytes also after a power cut, where `flush` waits for the disk. A secret's file is
+	# The same, and the file has the new bytes also after a power cut, where a Flush waits for the disk. A secret's file is
 	# closed to other users before the secret is written. A coroutine.
 	static func keep(path: String, data: PackedByteArray, secret: bool = false) -> bool:
 		if secret and _write_new(path, PackedByteArray()):
@@ -1073,6 +1059,11 @@ class Disk:
 		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		return file.get_buffer(file.get_length()) if file else null
 
+	# "" if the file is missing.
+	static func read_text(path: String) -> String:
+		var data: Variant = read(path)
+		return data.get_string_from_utf8() if data != null else ""
+
 	static func size_of(path: String) -> int:
 		var file := Platform.open(path, FileAccess.READ) if Platform.has_file(path) else null
 		return file.get_length() if file else -1
@@ -1086,16 +1077,9 @@ class Disk:
 			remove_all(path + "/" + name)
 		Platform.remove(path)
 
-	# True once the files are on the disk, also after a power cut; true, too, on a system without a command for that.
-	static func flush(paths: Array) -> bool:
-		var names := []
-		for path: String in paths:
-			names.append(ProjectSettings.globalize_path(path))
-		return not flushes() or _run("sync", names)
-
-	# The same in a thread: the frames of the game go on. A coroutine; its callers keep their object meanwhile.
+	# True once the files are on the disk, also after a power cut; true, too, on a system without a command for that. A
+	# coroutine: a thread waits for the disk. Its callers keep their object meanwhile.
 	static func flushed(paths: Array) -> bool:
-		await Platform.frame()
 		if paths.size() == 0 or not flushes():
 			return true
 		var flush := Flush.new(paths)
@@ -1104,7 +1088,12 @@ class Disk:
 		flush.join()
 		return flush.done
 
-	# True if `flush` waits for the disk here.
+	# The first line of a file of the system; "" on another one than Linux.
+	static func system_line(path: String) -> String:
+		var file := Platform.open(path, FileAccess.READ) if Platform.system() == "linux" else null
+		return file.get_line() if file else ""
+
+	# True if a Flush waits for the disk here.
 	static func flushes() -> bool:
 		return Platform.system() == "linux"
 
@@ -1116,8 +1105,6 @@ class Disk:
 
 # A flush in a thread: the frames of the game go on. `over` is set at its end, and `done` if it has succeeded.
 class Flush:
-	extends RefCounted
-
 	var over: bool = false
 	var done: bool = false
 	var _paths: Array = []
@@ -1129,7 +1116,10 @@ class Flush:
 			_run()
 
 	func _run(_nothing: Variant = null) -> void:
-		done = Disk.flush(_paths)
+		var names := []
+		for path: String in _paths:
+			names.append(ProjectSettings.globalize_path(path))
+		done = not Disk.flushes() or Disk._run("sync", names)
 		over = true
 
 	# Waits for the end.
@@ -1145,8 +1135,6 @@ class Flush:
 # A lock between processes, and between objects of one: each makes a file of its own, and then lists the others' files.
 # The file of a dead process is removed. The engine has no lock of files, and a clock could be wrong.
 class Claim:
-	extends RefCounted
-
 	var _path: String = ""
 
 	static func take(folder: String, name: String) -> Claim:
@@ -1190,11 +1178,9 @@ class Claim:
 	# `<pid>.<start time>`, because the system gives a pid again. Only Linux has the start time in a file; elsewhere a
 	# random word replaces that of this process, because a page in a browser has the same pid each time.
 	static func process(pid: int) -> String:
-		var linux := Platform.system() == "linux"
-		var file := Platform.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
-		if file == null:
+		var line := Disk.system_line("/proc/%d/stat" % pid)
+		if line == "":
 			return "%d.%s" % [pid, _run() if pid == OS.get_process_id() else ""]
-		var line := file.get_line()
 		var rest := line.substr(line.rfind(")") + 2, line.length()).split(" ")
 		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
@@ -1221,8 +1207,6 @@ class Claim:
 
 # The credential of one origin, in a file that only this user can read. Take its Claim before you change it.
 class CredentialFile:
-	extends RefCounted
-
 	var folder: String = ""
 	var place: String = ""
 	var path: String = ""
@@ -1236,8 +1220,7 @@ class CredentialFile:
 
 	func read() -> Credential:
 		for name: String in [path, path + ".new"]:
-			var data: Variant = Disk.read(name)
-			var kept := Credential.of(data.get_string_from_utf8()) if data != null and data.size() > 0 else null
+			var kept := Credential.of(Disk.read_text(name))
 			if kept and kept.origin == _origin:
 				return kept
 		return null
@@ -1258,7 +1241,6 @@ class CredentialFile:
 # lock then, and change nothing.
 func _claimed(patiently: bool = false) -> Claim:
 	var _me := self
-	await Platform.frame()
 	Disk.private_folder(folder)
 	var end := Time.get_ticks_msec() + 60000
 	while true:
@@ -1278,8 +1260,6 @@ func _claimed(patiently: bool = false) -> Claim:
 
 # A `ticket` or a `finish_code`: it proves that browser and client belong together.
 class Proof:
-	extends RefCounted
-
 	var kind: String = ""
 	var text: String = ""
 	var answered: bool = false
@@ -1292,8 +1272,6 @@ class Proof:
 
 # Receives the browser's return: 127.0.0.1, a random port, one path, one login (docs/protocol.md, Signing in).
 class ReturnListener:
-	extends RefCounted
-
 	var port: int = 0
 	var login_id: String = ""
 	var done_url: String = ""
@@ -1338,7 +1316,7 @@ class ReturnListener:
 		end = Time.get_ticks_msec() + RETURN_SECONDS * 1000
 		while not proof.answered and Time.get_ticks_msec() < end:
 			await Platform.frame()
-		_reply(peer, "303 See Other", "Location: %s?login_id=%s\r\n" % [done_url, Tools.quote(login_id)])
+		_reply(peer, "303 See Other", "Location: %s?login_id=%s\r\n" % [done_url, login_id.uri_encode()])
 		await Platform.frame()
 		proof.replied = true
 
@@ -1371,14 +1349,11 @@ class ReturnListener:
 			return null
 		return ticket
 
+	# Answers, and keeps the connection until the browser has read that and closes it.
 	func _reply(peer: StreamPeerTCP, status: String, more: String) -> void:
 		var head := "HTTP/1.1 %s\r\n%sContent-Length: 0\r\nCache-Control: no-store\r\n" % [status, more]
 		head += "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
 		peer.put_data(head.to_ascii_buffer())
-		_linger(peer)
-
-	# Keeps the connection until the browser has read the answer and closes it.
-	func _linger(peer: StreamPeerTCP) -> void:
 		var end := Time.get_ticks_msec() + 2000
 		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 			Platform.poll(peer)
@@ -1388,8 +1363,6 @@ class ReturnListener:
 
 ## One login: start, browser, return proof, collect. `run` it once; `cancel` at any time.
 class SignIn:
-	extends RefCounted
-
 	var stage: String = ""  ## waiting_for_browser, at_provider, exchanging or proof_required (protocol)
 	var _client: GamedClient
 	var _person: Object
@@ -1410,13 +1383,13 @@ class SignIn:
 	var _max_wait: int = 25
 	var _code_only: bool = false
 
-	# options: loopback, return_uri; intent: login, adopt, link.
-	func _init(client: GamedClient, person: Object, provider: Variant, options: Dictionary, intent: String) -> void:
+	# options: those of `sign_in`, and intent: login, adopt, link.
+	func _init(client: GamedClient, person: Object, options: Dictionary) -> void:
 		_client = client
 		_person = person
-		_provider = provider
+		_provider = options.get("provider")
 		_options = options
-		_intent = intent
+		_intent = options.get("intent", "adopt" if options.get("adopt", false) else "login")
 
 	## Result of the Credential, which is on disk then; for a link that of the provider. Any failure cancels the login.
 	func run() -> Result:
@@ -1434,7 +1407,6 @@ class SignIn:
 	func cancel() -> void:
 		var _me := self
 		_cancelled = true
-		await Platform.frame()
 		if _secret != null:
 			var how := {"bearer": _secret, "timeout": 5, "tries": 1, "last": true}
 			await _client._root_client()._request("POST", "/auth/login/cancel", how)
@@ -1472,13 +1444,11 @@ class SignIn:
 		if complete.error:
 			return complete
 		if _intent == "link":
-			var linked := Tools.member(complete.value, "linked", "object")
-			return Tools.member(linked.value, "provider", "text") if linked.error == null else linked
+			return Tools.member(Tools.member(complete, "linked", "object"), "provider", "text")
 		return await _client.keep(complete.value)
 
 	# Asks the player if the server has several providers; one in `local` mode has none.
 	func _choose() -> Result:
-		await Platform.frame()
 		if _intent == "link" and _provider != null:
 			return Result.ok()
 		var listed := await _client.providers()
@@ -1506,7 +1476,7 @@ class SignIn:
 			body["confirm"] = true
 		if _options.get("return_uri") != null:
 			body["return_uri"] = _options["return_uri"]
-		elif _options["loopback"]:
+		elif _options.get("loopback", not Platform.is_web()):
 			_listener = ReturnListener.new()
 			_listener.proofs = _proofs
 			_listener.done_url = _client.origin.text() + "/auth/login/done"
@@ -1519,16 +1489,13 @@ class SignIn:
 			answer = await _client._game("POST", "/auth/login", {"json": body})
 		else:
 			answer = await _client._request("POST", "/auth/login", {"json": body})
-		return _started(answer.value.json()) if answer.error == null else answer
+		return _started(Tools.json(answer))
 
-	func _started(parsed: Result) -> Result:
-		if parsed.error:
-			return parsed
-		var value: Dictionary = parsed.value
+	func _started(answer: Result) -> Result:
 		var types := {"device_secret": "text", "expires_in": "number", "login_url": "text", "login_id": "text"}
 		types["poll"] = "object"
-		var read := Tools.members(value, types)
-		var poll := Tools.members(value["poll"], {"url": "text", "max_wait": "number"}) if read.error == null else read
+		var read := Tools.members(answer, types)
+		var poll := Tools.members(Tools.member(read, "poll", "object"), {"url": "text", "max_wait": "number"})
 		if poll.error:
 			return poll
 		var found: Dictionary = read.value
@@ -1540,24 +1507,26 @@ class SignIn:
 				return trusted
 		_login_id = found["login_id"]
 		_login_url = found["login_url"]
-		var picture: Variant = value.get("qr_url")
+		var picture: Variant = answer.value.get("qr_url")
 		_qr_url = picture if picture is String and _client.origin.require(picture).error == null else null
 		_poll_path = Origin.path_of(poll.value["url"]).split("?")[0].split("#")[0]
 		_max_wait = int(min(poll.value["max_wait"], 25))
-		_code_only = Tools.text(value, "return_proof") == "code"
+		_code_only = Tools.text(answer.value, "return_proof") == "code"
 		if _listener:
 			_listener.login_id = _login_id
 		return Result.ok()
 
 	func _show() -> void:
-		_client._show(_person, _login_url, _qr_url)
+		var own: bool = _person.has_method("open_browser")
+		var opened: bool = _person.open_browser(_login_url) if own else _client.open_browser(_login_url)
+		if _person.has_method("browser_opened"):
+			_person.browser_opened(_login_url, opened, _qr_url)
 
 	# Collects until the login has ended. A lost answer loses nothing: the same proof is sent again.
 	func _settle() -> Result:
 		stage = "waiting_for_browser"
 		var proof: Proof = null
 		var answer := Result.new()
-		await Platform.frame()
 		while answer.error == null:
 			answer = await _collect(proof)
 			if answer.error and answer.error.kind == "InvalidProof":
@@ -1587,7 +1556,6 @@ class SignIn:
 	# The browser gets its answer before this process may end.
 	func _until_replied(proof: Proof) -> void:
 		var end := Time.get_ticks_msec() + 1000
-		await Platform.frame()
 		while not proof.replied and Time.get_ticks_msec() < end:
 			await Platform.frame()
 
@@ -1600,15 +1568,13 @@ class SignIn:
 		var timeout := wait + _client.timeout_seconds
 		var how := {"json": body, "bearer": _secret, "timeout": timeout, "tries": 1}
 		var attempt := 0
-		await Platform.frame()
 		while not _cancelled:
 			var answer: Result = await _client._request("POST", _poll_path, how)
 			if answer.error == null:
 				return answer.value.json()
-			var seconds := _client.pause_after(answer.error, attempt)
-			if not answer.error.passing or Time.get_ticks_msec() + seconds * 1000 > _deadline or _client.is_closed():
+			var until_then := {"tries": 0, "longest_pause": (_deadline - Time.get_ticks_msec()) / 1000.0}
+			if not await _client._paused_after(answer.error, attempt, until_then):
 				return answer
-			await _client._pause(seconds)
 			attempt = int(min(attempt + 1, 6))
 		return _cancellation()
 
@@ -1617,7 +1583,6 @@ class SignIn:
 		if _code_only:
 			_ask_for_code(null)
 		var end := Time.get_ticks_msec() + _client.return_seconds * 1000
-		await Platform.frame()
 		while Time.get_ticks_msec() < end and not (_cancelled or _client.is_closed()):
 			if _proofs.size() > 0:
 				return _proofs.pop_front()
@@ -1645,12 +1610,6 @@ static func open_browser(url: String) -> bool:
 	return OS.shell_open(url) == OK
 
 
-func _show(person: Object, url: String, qr_url: Variant) -> void:
-	var opened: bool = person.open_browser(url) if person.has_method("open_browser") else open_browser(url)
-	if person.has_method("browser_opened"):
-		person.browser_opened(url, opened, qr_url)
-
-
 ## The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
 func language() -> String:
 	var pattern := RegEx.new()
@@ -1662,10 +1621,8 @@ func language() -> String:
 func _device() -> Dictionary:
 	var platform := Platform.system()
 	var called := device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
-	var asks := called == "" and platform == "linux"
-	var file := Platform.open("/proc/sys/kernel/hostname", FileAccess.READ) if asks else null
-	if file:
-		called = file.get_line()
+	if called == "":
+		called = Disk.system_line("/proc/sys/kernel/hostname")
 	if called == "":
 		called = OS.get_model_name()
 	return {"name": app, "version": app_version, "platform": platform, "device_name": called.substr(0, 64)}
@@ -1677,28 +1634,25 @@ func _device() -> Dictionary:
 ## One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts,
 ## device. A later write names its `etag` as the base.
 class SaveInfo:
-	extends RefCounted
-
 	## Parses one in an answer of the server; Result.
 	static func of(value: Variant) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
 		var types := {"slot": "text", "version": "number", "etag": "text", "size": "number", "sha256": "text"}
-		var found := Tools.members(value, types)
+		var found := Tools.members(Result.ok(value), types)
 		if found.error:
 			return found
 		var made: Dictionary = found.value
 		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
 			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
-		for each: Array in [["content_type", "application/octet-stream"], ["modified", ""]]:
-			var text := Tools.text(value, each[0])
-			made[each[0]] = text if text != "" else each[1]
+		var type := Tools.text(value, "content_type")
+		made["content_type"] = type if type != "" else BINARY
+		made["modified"] = Tools.text(value, "modified")
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		made["conflicts"] = []
-		if value.get("conflicts") is Array:
-			for number: Variant in value["conflicts"]:
-				if Tools.integer(number) != null:
-					made["conflicts"].append(Tools.integer(number))
+		for number: Variant in value["conflicts"] if value.get("conflicts") is Array else []:
+			if Tools.integer(number) != null:
+				made["conflicts"].append(Tools.integer(number))
 		made["device"] = value["device"] if value.get("device") is String else null
 		return Result.ok(made)
 
@@ -1713,8 +1667,7 @@ class SaveInfo:
 
 ## The bytes of a slot with their description, from an answer.
 static func save_of(answer: Answer) -> Dictionary:
-	var named: String = answer.headers.get("save-meta", "{}")
-	var meta: Variant = Platform.parsed(named) if not Tools.too_deep(named) else null
+	var meta: Variant = Tools.parsed(answer.headers.get("save-meta", "{}"))
 	return {
 		"etag": answer.headers.get("etag", ""),
 		"data": answer.body,
@@ -1725,14 +1678,10 @@ static func save_of(answer: Answer) -> Dictionary:
 
 ## Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
 static func path_of(slot: String) -> Result:
-	var first := slot.split(".")[0] if slot is String else ""
-	var device := first in ["con", "prn", "aux", "nul"]
-	device = device or (first.length() == 4 and first.substr(0, 3) in ["com", "lpt"] and first[3] in Tools.DIGITS)
 	if slot is String and Tools.only(slot, Tools.LOWER + "._-", 64) and slot[0] in Tools.LOWER:
-		if not slot.ends_with(".") and not device:
+		if not slot.ends_with(".") and not Tools.is_device(slot.split(".")[0]):
 			return Result.ok("/game/saves/" + slot)
-	var words := "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit."
-	return Result.wrong("invalid_slot", words)
+	return Result.wrong("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
 
 
 ## The condition of a write. `base`: the version that was read or its etag, "*" for any version, null for an empty slot.
@@ -1782,17 +1731,10 @@ func _root_client() -> GamedClient:
 
 ## {"mode", "providers"}: show one button for each provider, and one for the server itself in `local` mode.
 func policy() -> Result:
-	var answer := await _offered("/auth/config")
-	if answer.error:
-		return answer
-	var found := Tools.members(answer.value, {"mode": "text", "providers": "list"})
-	if found.error:
-		return found
-	var names := []
-	for name: Variant in found.value["providers"]:
-		if name is String:
-			names.append(name)
-	return Result.ok({"mode": found.value["mode"], "providers": names})
+	var found := Tools.members(await _offered("/auth/config"), {"mode": "text", "providers": "list"})
+	if found.error == null:
+		found.value["providers"] = Tools.filtered(found.value["providers"], TYPE_STRING)
+	return found
 
 
 # Reads a public page of the server: Result of the JSON.
@@ -1814,15 +1756,14 @@ func providers() -> Result:
 		for name: String in answer.value["providers"] if answer.error == null else []:
 			found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
 		return answer if answer.error else Result.ok(found)
-	var listed := answer if answer.error else Tools.member(answer.value, "providers", "list")
+	var listed := Tools.member(answer, "providers", "list")
 	if listed.error:
 		return listed
-	for each: Variant in listed.value:
-		if each is Dictionary:
-			var made := Tools.members(each, {"name": "text", "label": "text"})
-			if made.error:
-				return made
-			found.append(made.value)
+	for each: Dictionary in Tools.filtered(listed.value, TYPE_DICTIONARY):
+		var made := Tools.members(Result.ok(each), {"name": "text", "label": "text"})
+		if made.error:
+			return made
+		found.append(made.value)
 	return Result.ok(found)
 
 
@@ -1833,7 +1774,6 @@ func providers() -> Result:
 ## `person` are those of `sign_in`.
 func ensure_signed_in(person: Object, options: Dictionary = {}) -> bool:
 	var _me := self
-	await Platform.frame()
 	while _is_ensuring() and not is_closed():
 		await Platform.frame()
 	_root_client()._ensuring = person
@@ -1854,7 +1794,7 @@ func _is_ensuring() -> bool:
 
 # GamedError, or null.
 func _ensure(person: Object, options: Dictionary) -> GamedError:
-	await Platform.frame()
+	await Platform.frame()  # a dialog that was just made is in the scene tree then
 	if problem:
 		return problem
 	if signed_in():
@@ -1891,9 +1831,7 @@ func sign_in(person: Object, options: Dictionary = {}) -> Result:
 
 ## The same in two steps: returns at once a SignIn, with `run()` and `cancel()`.
 func begin_sign_in(person: Object, options: Dictionary = {}) -> SignIn:
-	var how := {"return_uri": options.get("return_uri"), "loopback": options.get("loopback", not Platform.is_web())}
-	var intent: String = options.get("intent", "adopt" if options.get("adopt", false) else "login")
-	var made := SignIn.new(self, person, options.get("provider"), how, intent)
+	var made := SignIn.new(self, person, options)
 	_root_client()._running = weakref(made)
 	return made
 
@@ -1901,7 +1839,6 @@ func begin_sign_in(person: Object, options: Dictionary = {}) -> SignIn:
 ## Ends the sign-in that runs, for a Cancel button: it ends with login_cancelled.
 func cancel_sign_in() -> void:
 	var running := _sign_in_under_way()
-	await Platform.frame()
 	if running:
 		await running.cancel()
 
@@ -1976,8 +1913,7 @@ func _send_logout(kept: Credential, scope: String = "this") -> Result:
 
 ## `GET /game/`: player, usage, limits, time.
 func whoami() -> Result:
-	var answer := await _game_json("GET", "/game/")
-	return await _noted(answer)
+	return await _noted(await _game_json("GET", "/game/"))
 
 
 ## Changes the name that games show, null for none. The value is the name as the server stored it.
@@ -1990,8 +1926,7 @@ func set_name(name: Variant) -> Result:
 # Stores the name of the answer's player with the credential, from where a Sync has it; Result of the answer.
 func _noted(answer: Result) -> Result:
 	var _me := self
-	await Platform.frame()
-	var found := Tools.member(answer.value, "player", "object") if answer.error == null else answer
+	var found := Tools.member(answer, "player", "object")
 	if found.error:
 		return found
 	var name: Variant = Credential.name_of(found.value)
@@ -2014,8 +1949,7 @@ func ticket(audience: String, nonce: String = "") -> Result:
 	var body := {"audience": audience}
 	if nonce != "":
 		body["nonce"] = nonce
-	var answer := await _game_json("POST", "/auth/tickets", {"json": body})
-	return answer if answer.error else Tools.member(answer.value, "ticket", "text")
+	return Tools.member(await _game_json("POST", "/auth/tickets", {"json": body}), "ticket", "text")
 
 
 ## The devices where the player is signed in: a list of Dictionaries with the members of the protocol (session_id,
@@ -2043,7 +1977,7 @@ func list_identities() -> Result:
 
 ## Unlinks an account; the last one gives an error with the code last_identity.
 func unlink(provider: String) -> Result:
-	var answer := await _game("DELETE", "/auth/identities/" + Tools.quote(provider))
+	var answer := await _game("DELETE", "/auth/identities/" + provider.uri_encode())
 	return answer if answer.error else Result.ok()
 
 
@@ -2085,7 +2019,6 @@ func export_saves(path: String) -> Result:
 	var _me := self
 	var arriving := Arriving.new(path + ".new")
 	var attempt := 0
-	await Platform.frame()
 	while true:
 		var before := arriving.size
 		var how := {"headers": arriving.headers(), "sink": arriving, "limit": MAX_EXPORT_BYTES, "tries": 1}
@@ -2097,19 +2030,15 @@ func export_saves(path: String) -> Result:
 			break
 		error = arriving.full() if error == null else error
 		attempt = 0 if arriving.size > before else attempt
-		var seconds := pause_after(error, attempt)
-		if not error.passing or attempt + 1 == _tries or seconds > LONGEST_EXPORT_PAUSE_SECONDS or is_closed():
+		if not await _paused_after(error, attempt, {"longest_pause": LONGEST_EXPORT_PAUSE_SECONDS}):
 			Disk.remove(arriving.path)
 			return Result.failed(error)
-		await _pause(seconds)
 		attempt += 1
 	return Result.ok(arriving.size)
 
 
 # An export that is arriving, in a file beside the final one; a later try continues it.
 class Arriving:
-	extends RefCounted
-
 	var path: String = ""
 	var size: int = 0
 	var _etag: String = ""
@@ -2129,19 +2058,17 @@ class Arriving:
 		_digest = DigestCheck.hash_in(answer)
 		if _digest == "":
 			return Tools.lacks("Repr-Digest").error
-		if answer.status == 206:
-			if not answer.headers.get("content-range", "").begins_with("bytes %d-" % size):
-				return _damaged()
-			_file = Platform.open(path, FileAccess.READ_WRITE)
-			if _file == null:
-				return full()
-			_file.seek_end()
-			return null
-		size = 0
-		_context = HashingContext.new()
-		_context.start(HashingContext.HASH_SHA256)
-		_file = Platform.open(path, FileAccess.WRITE)
-		return full() if _file == null else null
+		if answer.status == 206 and not answer.headers.get("content-range", "").begins_with("bytes %d-" % size):
+			return _damaged()
+		if answer.status == 200 or size == 0:
+			size = 0
+			_context = HashingContext.new()
+			_context.start(HashingContext.HASH_SHA256)
+		_file = Platform.open(path, FileAccess.READ_WRITE if size > 0 else FileAccess.WRITE)
+		if _file == null:
+			return full()
+		_file.seek_end()
+		return null
 
 	# GamedError or null.
 	func take(bytes: PackedByteArray) -> GamedError:
@@ -2169,17 +2096,8 @@ class Arriving:
 
 
 func _listed(path: String, name: String) -> Result:
-	var answer := await _game_json("GET", path)
-	if answer.error:
-		return answer
-	var listed := Tools.member(answer.value, name, "list")
-	if listed.error:
-		return listed
-	var found := []
-	for each: Variant in listed.value:
-		if each is Dictionary:
-			found.append(each)
-	return Result.ok(found)
+	var listed := Tools.member(await _game_json("GET", path), name, "list")
+	return listed if listed.error else Result.ok(Tools.filtered(listed.value, TYPE_DICTIONARY))
 
 
 # --- The saves --------------------------------------------------------------------------------------------------------
@@ -2198,14 +2116,11 @@ func list_saves() -> Result:
 ## `expired`: slots that are missing on all pages of the whole list were deleted long ago.
 ## If nothing has changed, the server waits `wait` seconds for a change, at most 25.
 func changes(since: Variant = null, wait: int = 0, limit: Variant = null) -> Result:
-	var path := "/game/saves" + _query("since", Tools.quote(since) if since != null else null, limit)
+	var path := "/game/saves" + _query("since", since.uri_encode() if since != null else null, limit)
 	var headers := {"Prefer": "wait=%d" % wait} if wait > 0 else {}
-	var how := {"headers": headers, "timeout": wait + timeout_seconds}
-	var answer := await _game_json("GET", path, how)
-	if answer.error:
-		return answer
-	var found := Tools.members(answer.value, {"saves": "list", "cursor": "text"})
-	var saves := _changed(found.value["saves"]) if found.error == null else found
+	var answer := await _game_json("GET", path, {"headers": headers, "timeout": wait + timeout_seconds})
+	var found := Tools.members(answer, {"saves": "list", "cursor": "text"})
+	var saves := _changed(Tools.member(found, "saves", "list"))
 	if saves.error:
 		return saves
 	var reset := _is_true(answer.value, "reset")
@@ -2230,20 +2145,18 @@ static func _query(name: String, value: Variant, limit: Variant) -> String:
 
 
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
-static func _changed(listed: Array) -> Result:
+static func _changed(listed: Result) -> Result:
 	var saves := []
-	for entry: Variant in listed:
-		if not entry is Dictionary:
-			continue
+	for entry: Dictionary in Tools.filtered(listed.value, TYPE_DICTIONARY) if listed.error == null else []:
 		var save := _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
 		if save.error:
 			return save
 		saves.append(save.value)
-	return Result.ok(saves)
+	return listed if listed.error else Result.ok(saves)
 
 
 static func _deletion(entry: Dictionary) -> Result:
-	var found := Tools.members(entry, {"slot": "text", "version": "number"})
+	var found := Tools.members(Result.ok(entry), {"slot": "text", "version": "number"})
 	if found.error == null:
 		found.value["deleted"] = true
 	return found
@@ -2263,17 +2176,14 @@ func get_save(slot: String, unless: Variant = null) -> Result:
 ## Writes `data` (bytes, or a text) on top of `base`: the version that was read or its etag, "*" for any version, null
 ## for a new slot. The value is a SaveInfo; the server then has the bytes on disk. Conflict if the slot has another
 ## version; the server then keeps both. Sending the same bytes twice is one write.
-func put(
-	slot: String, data: Variant, base: Variant, meta: Variant = null, content_type: String = "application/octet-stream"
-) -> Result:
+func put(slot: String, data: Variant, base: Variant, meta: Variant = null, content_type: String = BINARY) -> Result:
 	var bytes: PackedByteArray = data.to_utf8_buffer() if data is String else data
 	var headers := condition(base)
 	headers["Content-Type"] = content_type
 	headers["Content-Digest"] = Tools.digest_field(bytes)
 	if meta != null:
 		headers["Save-Meta"] = Tools.ascii_json(meta)
-	var answer := await _slot("PUT", slot, "", {"headers": headers, "body": bytes})
-	return _info_of(answer)
+	return _info_of(await _slot("PUT", slot, "", {"headers": headers, "body": bytes}))
 
 
 ## Deletes the version that was read; its history stays on the server for a while.
@@ -2300,11 +2210,8 @@ func versions(slot: String, down_to: int = 1, limit: Variant = null) -> Result:
 ## has older ones.
 func versions_page(slot: String, before: Variant = null, limit: Variant = null) -> Result:
 	var number: Variant = "%d" % before if before != null else null
-	var answer := await _slot("GET", slot, "/versions" + _query("before", number, limit))
-	var value: Result = answer.value.json() if answer.error == null else answer
-	if value.error:
-		return value
-	var listed := Tools.member(value.value, "versions", "list")
+	var value := Tools.json(await _slot("GET", slot, "/versions" + _query("before", number, limit)))
+	var listed := Tools.member(value, "versions", "list")
 	if listed.error:
 		return listed
 	var found := []
@@ -2322,7 +2229,7 @@ func versions_page(slot: String, before: Variant = null, limit: Variant = null) 
 static func _version_of(entry: Variant) -> Result:
 	if not entry is Dictionary:
 		return Tools.lacks("versions")
-	var found := Tools.members(entry, {"version": "number", "kind": "text"})
+	var found := Tools.members(Result.ok(entry), {"version": "number", "kind": "text"})
 	var save := SaveInfo.of(entry) if found.error == null and entry.get("etag") else found
 	if save.error:
 		return save
@@ -2346,8 +2253,7 @@ func version(slot: String, number: int) -> Result:
 ## Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
 func restore(slot: String, number: int, base: Variant) -> Result:
 	var how := {"headers": condition(base)}
-	var answer := await _slot("POST", slot, "/versions/%d/restore" % number, how)
-	return _info_of(answer)
+	return _info_of(await _slot("POST", slot, "/versions/%d/restore" % number, how))
 
 
 ## Changes several slots together: all, or none. Each of `writes` is a Dictionary: slot, base as in `put`, and data with
@@ -2369,9 +2275,7 @@ func commit(writes: Array) -> Result:
 			answer = await _game("POST", "/game/commit", {"json": {"writes": entries}})
 		if answer.error == null or answer.error.code != "blob_missing":
 			break  # else: the uploaded bytes have expired, or were damaged
-	var value: Result = answer.value.json() if answer.error == null else answer
-	var listed: Result = Tools.member(value.value, "saves", "list") if value.error == null else value
-	return _changed(listed.value) if listed.error == null else listed
+	return _changed(Tools.member(Tools.json(answer), "saves", "list"))
 
 
 # Result of an entry of a commit; its bytes go into `bodies`, by their SHA-256.
@@ -2398,7 +2302,6 @@ static func _commit_entry(write: Dictionary, bodies: Dictionary) -> Result:
 
 # Uploads the bytes of a commit; with `asks` it leaves out large ones that the server already has.
 func _stage(bodies: Dictionary, asks: bool) -> Result:
-	await Platform.frame()
 	for digest: String in bodies:
 		var path := "/game/blobs/" + digest
 		var body: PackedByteArray = bodies[digest]
@@ -2406,7 +2309,7 @@ func _stage(bodies: Dictionary, asks: bool) -> Result:
 			var there := await _game("HEAD", path, {"tries": 1})
 			if there.error == null:
 				continue
-		var headers := {"Content-Type": "application/octet-stream", "Content-Digest": Tools.digest_field(body)}
+		var headers := {"Content-Type": BINARY, "Content-Digest": Tools.digest_field(body)}
 		var staged := await _game("PUT", path, {"headers": headers, "body": body})
 		if staged.error:
 			return staged
@@ -2420,7 +2323,7 @@ func dismiss(slot: String, number: int) -> Result:
 
 
 func _info_of(answer: Result) -> Result:
-	var value: Result = answer.value.json() if answer.error == null else answer
+	var value := Tools.json(answer)
 	return SaveInfo.of(value.value) if value.error == null else value
 
 
@@ -2465,8 +2368,7 @@ func now() -> float:
 
 
 func _game_json(method: String, path: String, how: Dictionary = {}) -> Result:
-	var answer := await _game(method, path, how)
-	return answer.value.json() if answer.error == null else answer
+	return Tools.json(await _game(method, path, how))
 
 
 # Sends a request with the player's token, and once more with a newer one if the server refuses the first.
@@ -2475,7 +2377,7 @@ func _game(method: String, path: String, how: Dictionary = {}) -> Result:
 	var lost := false
 	var answer: Result
 	while true:
-		var used := Result.failed(problem) if problem else _usable(credential(), stale)
+		var used := Result.failed(problem) if problem else _usable(credential(), stale, _player)
 		if used.error:
 			await Platform.frame()
 			return used
@@ -2491,8 +2393,7 @@ func _game(method: String, path: String, how: Dictionary = {}) -> Result:
 			break
 		lost = lost or answer.error.answer_lost_before
 		answer.error.answer_lost_before = lost
-		var renewable := await _renewable(answer.error, used.value)
-		if not renewable or stale != null:
+		if not await _renewable(answer.error, used.value) or stale != null:
 			break
 		stale = used.value.access_token
 	return answer
@@ -2500,7 +2401,6 @@ func _game(method: String, path: String, how: Dictionary = {}) -> Result:
 
 # True if a newer token can succeed. Forgets a session that has ended, but not one that has replaced it meanwhile.
 func _renewable(error: GamedError, used: Credential) -> bool:
-	await Platform.frame()
 	if error.code == "reauthentication_required":
 		_root_client()._too_old = used.session_id
 	if not error.code in FORGET:
@@ -2527,20 +2427,18 @@ func _live(stale: Variant) -> Result:
 	var player := credential().player_id
 	var claim := await _claimed()  # the first one refreshes, the others find its tokens
 	_held = _file.read()
-	var held := _usable(_held, stale)
-	if held.error == null and _held.player_id != player:
-		held = Result.wrong("player_changed", "Another player signed in here meanwhile.")
+	var held := _usable(_held, stale, player)
 	if held.error == null and held.value == null:
 		held = await _refresh(_held)
 	claim.drop()
 	return held
 
 
-# Result of `held`, or of null if it needs a refresh.
-func _usable(held: Credential, stale: Variant) -> Result:
+# Result of `held`, or of null if it needs a refresh. `player`: the one whose it has to be, or null.
+func _usable(held: Credential, stale: Variant, player: Variant) -> Result:
 	if held == null:
 		return Result.wrong("signed_out", "No player is signed in here.")
-	if _player != null and held.player_id != _player:
+	if player != null and held.player_id != player:
 		return Result.wrong("player_changed", "Another player signed in here meanwhile.")
 	return Result.ok(held if held.fresh(now()) and held.access_token != stale else null)
 
@@ -2555,20 +2453,17 @@ func _refresh(kept: Credential) -> Result:
 			await _forget(answer.error.code)
 		return answer
 	var renewed := Credential.of(kept.to_json())
-	var value: Result = answer.value.json()
-	var paired: Result = _pair(renewed, value.value) if value.error == null else value
+	var paired := _pair(renewed, Tools.json(answer))
 	if paired.error:
 		return paired
-	var written := await _file.write(renewed)  # before its first use
-	if not written:
+	if not await _file.write(renewed):  # before its first use
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
 	_held = renewed
 	return Result.ok(renewed)
 
 
-func _pair(made: Credential, answer: Dictionary) -> Result:
-	var types := {"refresh_credential": "text", "access_token": "text", "expires_in": "number"}
-	var found := Tools.members(answer, types)
+func _pair(made: Credential, answer: Result) -> Result:
+	var found := Tools.members(answer, {"refresh_credential": "text", "access_token": "text", "expires_in": "number"})
 	if found.error == null:
 		made.refresh_credential = found.value["refresh_credential"]
 		made.access_token = found.value["access_token"]
@@ -2580,18 +2475,18 @@ func _pair(made: Credential, answer: Dictionary) -> Result:
 ## Result of the Credential of a finished sign-in; it is on disk before it is used.
 func keep(complete: Dictionary) -> Result:
 	var _me := self
-	await Platform.frame()
 	var fresh := Credential.new()
 	fresh.origin = origin.text()
-	var found := Tools.members(complete, {"player": "object", "session_id": "text", "provider": "text"})
-	var id := Tools.member(complete["player"], "id", "text") if found.error == null else found
+	var answer := Result.ok(complete)
+	var found := Tools.members(answer, {"player": "object", "session_id": "text", "provider": "text"})
+	var id := Tools.member(Tools.member(found, "player", "object"), "id", "text")
 	if id.error:
 		return id
 	fresh.player_id = id.value
 	fresh.session_id = complete["session_id"]
 	fresh.provider = complete["provider"]
 	fresh.player_name = Credential.name_of(complete["player"])
-	var paired := _pair(fresh, complete)
+	var paired := _pair(fresh, answer)
 	if paired.error:
 		return paired
 	var claim := await _claimed(true)

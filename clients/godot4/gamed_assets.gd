@@ -69,15 +69,13 @@ func _init(client: Client, the_folder: String = "") -> void:
 ## A Dictionary: release, published, note, meta (the owner's own words for the game), files ({path: {"size", "sha256",
 ## "type"}}, paths relative, with `/`, fit for every file system that players have), size in all, raw.
 class Manifest:
-	extends RefCounted
-
 	## Result of one; NotGamed for anything that this device should not write.
 	static func of(raw: PackedByteArray) -> Result:
 		var text := raw.get_string_from_utf8()
-		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var value: Variant = Tools.parsed(text)
 		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
 			return _wrong("The release has a format that this game does not know; update the game.")
-		var listed := Tools.member(value, "files", "object")
+		var listed := Tools.member(Result.ok(value), "files", "object")
 		if listed.error or listed.value.size() > MAX_FILES:
 			return _wrong("The release's list of files is malformed, or too long.")
 		var refused := refuse_paths(listed.value.keys())
@@ -147,27 +145,20 @@ class Manifest:
 		var plain := Tools.only(path, Tools.ALPHANUMERIC + "/._-")
 		for i in range(0 if plain else path.length()):
 			var unit := path.unicode_at(i)
-			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
+			if unit < 32 or (unit >= 127 and unit < 160) or (unit >> 11) == 27 or path[i] in '<>:"|?*\\':
 				return true
-			if unit == Platform.UNREADABLE:
-				return true
-			if path[i] in '<>:"|?*\\':
+			if unit in [0x2028, 0x2029, Platform.UNREADABLE]:
 				return true
 		for name: String in path.split("/"):
 			if name == "" or name == "." or name == ".." or name.to_utf8_buffer().size() > MAX_NAME_BYTES or name[-1] in ". ":
 				return true
-			var stem := name.split(".")[0].rstrip(" ").to_lower()
-			if stem in ["con", "prn", "aux", "nul", "conin$", "conout$"]:
-				return true
-			if stem.length() == 4 and stem.substr(0, 3) in ["com", "lpt"] and stem[3] in "0123456789\u00b9\u00b2\u00b3":
+			if Tools.is_device(name.split(".")[0].rstrip(" ").to_lower()):
 				return true
 		return false
 
 
 # Checks that a manifest has the hash that its name says.
 class ManifestCheck:
-	extends RefCounted
-
 	func checked(answer: Client.Answer) -> Result:
 		var named: Variant = answer.headers.get("asset-release", answer.headers.get("etag", "")).replace('"', "")
 		if not Manifest.is_release(named):
@@ -179,8 +170,6 @@ class ManifestCheck:
 
 # Takes the bytes of a file as they come, after those that are in `path` already.
 class Part:
-	extends RefCounted
-
 	var path: String = ""
 	var file: Variant = null
 	var _owner: GamedAssets
@@ -211,7 +200,7 @@ class Part:
 		var length: String = answer.headers.get("content-length", "")
 		var wrong: bool = length != "" and length != str(file["size"] - (_at if part else 0))
 		if wrong or (part and answer.headers.get("content-range", "") != said):
-			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+			return other_bytes()
 		if answer.status == 200:  # the whole file after all
 			_owner.count(-_at, 0)
 			_at = 0
@@ -224,7 +213,7 @@ class Part:
 	# GamedError or null.
 	func take(bytes: PackedByteArray) -> GamedError:
 		if _at + bytes.size() > file["size"]:
-			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+			return other_bytes()
 		_out.store_buffer(bytes)
 		_at += bytes.size()
 		_owner.count(bytes.size(), bytes.size())
@@ -238,10 +227,12 @@ class Part:
 		_out = null
 		return full() if arrived() < _at else null
 
+	static func other_bytes() -> GamedError:
+		return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+
 	static func full(missing: int = 0) -> GamedError:
 		var more := "%d MiB more are needed" % (missing / 1048576 + 1) if missing > 0 else "free some space"
-		var words := "This device has no room for the download: %s, then start it again." % more
-		return GamedError.new("disk_full", words)
+		return GamedError.new("disk_full", "This device has no room for the download: %s, then start it again." % more)
 
 
 # --- What is here: no network -----------------------------------------------------------------------------------------
@@ -296,8 +287,7 @@ func _hold() -> void:
 # The id of the release to load; "" if there is none.
 func _pointer() -> String:
 	for name: String in ["/current", "/current.new"]:
-		var data: Variant = Disk.read(folder + name)
-		var release: Variant = data.get_string_from_ascii().strip_edges() if data != null and data.size() > 0 else ""
+		var release := Disk.read_text(folder + name).strip_edges()
 		if Manifest.is_release(release):
 			return release
 	return ""
@@ -322,8 +312,7 @@ func download(channel: String = "stable", verify: bool = false) -> Result:
 	var _me := self
 	await Platform.frame()
 	if not (Manifest.is_channel(channel) or Manifest.is_release(channel)):
-		var words := "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."
-		return Result.wrong("invalid_channel", words)
+		return Result.wrong("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
 	for name: String in ["releases", "staging", "use"]:
 		if not Disk.private_folder("%s/%s" % [folder, name]):
 			return Result.failed(Part.full())
@@ -437,7 +426,6 @@ func _room(missing: Dictionary) -> GamedError:
 func _fetch(wanted: Dictionary) -> GamedError:
 	var file: Variant = wanted["file"]
 	var part := Part.new(_staged(file), file, self)
-	await Platform.frame()
 	for _attempt in range(2):
 		var error := await _arrive(part)
 		if error:
@@ -456,7 +444,6 @@ func _fetch(wanted: Dictionary) -> GamedError:
 func _arrive(part: Part) -> GamedError:
 	var attempt := 0
 	var size: Variant = part.file["size"]
-	await Platform.frame()
 	if part.arrived() > size:
 		Disk.remove(part.path)
 	if size == 0:
@@ -470,15 +457,10 @@ func _arrive(part: Part) -> GamedError:
 			return error
 		if answer.error == null and part.arrived() == size:
 			break
-		error = answer.error
-		if error == null:
-			error = GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		error = answer.error if answer.error else Part.other_bytes()
 		attempt = 0 if part.arrived() > before else attempt
-		var seconds := Client.pause_after(error, attempt)
-		var last := attempt + 1 == Client.TRIES or seconds > Client.LONGEST_PAUSE_SECONDS
-		if not error.passing or last or _client.is_closed():
+		if not await _client._paused_after(error, attempt, {"tries": Client.TRIES}):
 			return error
-		await _client._pause(seconds)
 		attempt += 1
 	await Disk.flushed([part.path])
 	return null
@@ -489,7 +471,6 @@ func _put(source: String, wanted: Dictionary) -> GamedError:
 	var file: Variant = wanted["file"]
 	var targets: Array = wanted["targets"].duplicate()
 	var last: String = targets.pop_back()
-	await Platform.frame()
 	for target: String in targets:
 		if not await _copied(source, target, file):
 			return _client._unreachable(Client.NO_ANSWER) if _client.is_closed() else Part.full()
@@ -501,11 +482,9 @@ func _put(source: String, wanted: Dictionary) -> GamedError:
 # Copies a file, if its bytes have the right hash.
 func _copied(source: String, target: String, file: Dictionary) -> bool:
 	var temporary := _staged(file) + ".copy"
-	await Platform.frame()
 	if Disk.size_of(source) != file["size"]:
 		return false
-	var digest := await _hash_of(source, temporary)
-	if digest != file["sha256"] or Disk.size_of(temporary) != file["size"]:
+	if await _hash_of(source, temporary) != file["sha256"] or Disk.size_of(temporary) != file["size"]:
 		Disk.remove(temporary)
 		return false
 	await Disk.flushed([temporary])

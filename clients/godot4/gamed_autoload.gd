@@ -64,7 +64,6 @@ func use(server: String, options: Dictionary = {}) -> Client.GamedError:
 ## later `start` takes them along. Call it again after `client.session_ended`. `person` and `options` are those of
 ## `sign_in`; null: a ready dialog.
 func start(person: Object = null, options: Dictionary = {}) -> bool:
-	await Platform.frame()
 	while _starting:
 		await Platform.frame()
 	_starting = true

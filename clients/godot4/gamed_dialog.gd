@@ -197,8 +197,7 @@ func _on_picture(
 	if _asking or not _shade.visible:
 		return
 	if status != 200 or image.load_png_from_buffer(bytes) != OK:
-		var used := "A browser has used the link already. Continue there, or cancel and sign in again."
-		_words.text = _texts.text(used)
+		_words.text = _texts.text("A browser has used the link already. Continue there, or cancel and sign in again.")
 		return
 	_picture.texture = Platform.texture_of(image)
 	_picture.show()
