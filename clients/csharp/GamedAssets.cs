@@ -53,8 +53,6 @@ namespace Gamed
     /// <summary>One file of a release (docs/protocol.md: Assets).</summary>
     public sealed class AssetFile
     {
-        static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
-
         /// <summary>Bytes.</summary>
         public long Size { get; private set; }
 
@@ -73,7 +71,7 @@ namespace Gamed
                 Sha256 = Members.Of<string>(members, "sha256"),
                 Type = Members.Maybe<string>(members, "type") ?? GamedClient.Bytes,
             };
-            if (file.Size < 0 || !Hashes.IsMatch(file.Sha256))
+            if (file.Size < 0 || !Saves.Hashes.IsMatch(file.Sha256))
                 throw new NotGamedException("The release's list of files is malformed.");
             return file;
         }
@@ -113,15 +111,8 @@ namespace Gamed
         /// <summary>Parses a manifest; throws NotGamedException if this device must not store its files.</summary>
         internal static Manifest Of(byte[] raw)
         {
-            IDictionary<string, object> value;
-            try
-            {
-                value = Json.Parse(raw) as IDictionary<string, object>;
-            }
-            catch (FormatException e)
-            {
-                throw new NotGamedException("The server's list of files is malformed.", 0, e);
-            }
+            var value = Errors.Parsed(() => Json.Parse(raw), "The server's list of files is malformed.")
+                as IDictionary<string, object>;
             if (Members.Maybe<long>(value, "format") != 1)
                 throw new NotGamedException("The release has a format that this game does not know; update the game.");
             var listed = Members.Of<Dictionary<string, object>>(value, "files");
@@ -256,8 +247,7 @@ namespace Gamed
         {
             get
             {
-                byte[] text = Disk.Read(Path.Combine(root, "current"));
-                string release = text == null ? "" : Encoding.ASCII.GetString(text).Trim();
+                string release = Disk.ReadText(Path.Combine(root, "current"))?.Trim() ?? "";
                 return Manifest.Releases.IsMatch(release) ? release : null;
             }
         }
@@ -342,7 +332,7 @@ namespace Gamed
                 var marked = new Once(() =>
                 {
                     handle.Dispose();
-                    Try(() => File.Delete(mark));
+                    Disk.Try(() => File.Delete(mark));
                 });
                 if (whole)
                 {
@@ -366,7 +356,7 @@ namespace Gamed
                     found.Add(Path.GetFileName(mark).Split('.')[0]);
                 else
                     using (free)
-                        Try(() => File.Delete(mark));
+                        Disk.Try(() => File.Delete(mark));
             }
             return found;
         }
@@ -379,26 +369,12 @@ namespace Gamed
             spared.Add(keep);
             foreach (string path in Directory.GetFiles(Releases, "*.json"))
                 if (!spared.Contains(Path.GetFileNameWithoutExtension(path)))
-                    Try(() => File.Delete(path));
+                    Disk.Try(() => File.Delete(path));
             foreach (string path in Directory.GetDirectories(Releases))
                 if (!spared.Contains(Path.GetFileName(path)))
-                    Try(() => Directory.Delete(path, true));
+                    Disk.Try(() => Directory.Delete(path, true));
             foreach (string path in Directory.GetFiles(Staging))
-                Try(() => File.Delete(path));
-        }
-
-        internal static void Try(Action what)
-        {
-            try
-            {
-                what();
-            }
-            catch (IOException)
-            {
-            }
-            catch (UnauthorizedAccessException)
-            {
-            }
+                Disk.Try(() => File.Delete(path));
         }
 
         internal static string DigestOf(string path)
@@ -428,6 +404,8 @@ namespace Gamed
 
         /// <summary>The bytes received over the network since the download began.</summary>
         public long Fetched { get; internal set; }
+
+        internal AssetProgress Copy() => (AssetProgress)MemberwiseClone();
     }
 
     /// <summary>Requests that carry a token only if the server asks for one: public files do not need a
@@ -494,15 +472,8 @@ namespace Gamed
             progress = new AssetProgress { Release = manifest.Release, Size = manifest.Size };
         }
 
-        /// <summary>The bytes that are not on this device yet.</summary>
-        internal long Missing
-        {
-            get
-            {
-                lock (gate)
-                    return progress.Size - progress.Done;
-            }
-        }
+        /// <summary>The bytes that are not on this device yet, once RunAsync has ended.</summary>
+        internal long Missing => progress.Size - progress.Done;
 
         /// <summary>True if a file was missing or misplaced.</summary>
         internal bool Changed { get; private set; }
@@ -537,8 +508,7 @@ namespace Gamed
                 await Task.WhenAll(Enumerable.Range(0, Math.Min(Workers, wanted.Count)).Select(n => Task.Run(work)))
                     .ConfigureAwait(false);
                 cancel.ThrowIfCancellationRequested();
-                if (failure != null)
-                    failure.Throw();
+                failure?.Throw();
             }
             Stage("finishing");
         }
@@ -619,48 +589,32 @@ namespace Gamed
                 for (int attempt = 0; opened.Length < file.Size; attempt++)
                 {
                     long before = opened.Length;
-                    GamedError error;
                     try
                     {
                         await access.AskAsync(token => StreamAsync(file, opened, token, over), over)
                             .ConfigureAwait(false);
                         break;
                     }
-                    catch (GamedError e)
+                    catch (GamedError error)
                     {
-                        error = e;
+                        if (opened.Length > before)
+                            attempt = 0;
+                        await access.Wire.PauseAsync(error, attempt, access.Wire.Tries, Wire.LongestPauseSeconds, over)
+                            .ConfigureAwait(false);
                     }
-                    if (opened.Length > before)
-                        attempt = 0;
-                    double pause = Wire.PauseAfter(error, attempt);
-                    if (!error.Passing || attempt + 1 >= access.Wire.Tries || pause > Wire.LongestPauseSeconds)
-                        ExceptionDispatchInfo.Capture(error).Throw();
-                    await access.Wire.Options.Sleep(TimeSpan.FromSeconds(pause), over).ConfigureAwait(false);
                 }
                 Disk.Sync(opened);
             }
         }
 
-        async Task<bool> StreamAsync(AssetFile file, FileStream part, string token, CancellationToken over)
+        async Task<Answer> StreamAsync(AssetFile file, FileStream part, string token, CancellationToken over)
         {
             var how = new Call { Bearer = token };
-            long start = part.Length, skip = 0;
-            if (start > 0)
-            {
-                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start,
-                    file.Size - 1);
-                how.Headers["If-Range"] = "\"" + file.Sha256 + "\"";
-            }
-            var refused = new MemoryStream();
+            long start = part.Length;
+            how.ContinueAt(start, file.Size, "\"" + file.Sha256 + "\"");
             Func<Answer, Func<byte[], int, Task>> sink = head =>
             {
-                if (head.Status != 200 && head.Status != 206)
-                    return (data, size) =>
-                    {
-                        refused.Write(data, 0, (int)Math.Min(size, MaxErrorBytes - refused.Length));
-                        return Wire.Done;
-                    };
-                skip = SkippedOf(head, file, start);
+                long skip = SkippedOf(head, file, start);
                 return (data, size) =>
                 {
                     int before = (int)Math.Min(skip, size);
@@ -672,14 +626,11 @@ namespace Gamed
                     return Wire.Done;
                 };
             };
-            GamedRequest request = access.Wire.RequestOf("GET", "/assets/objects/" + file.Sha256, how);
-            Answer answer = await access.Wire.StreamAsync(request, sink, over).ConfigureAwait(false);
-            answer.Body = refused.ToArray();
-            if (answer.Status != 200 && answer.Status != 206)
-                throw Errors.Of(answer);
+            Answer answer = await access.Wire.DownloadAsync("/assets/objects/" + file.Sha256, how, MaxErrorBytes, sink,
+                over).ConfigureAwait(false);
             if (part.Length != file.Size)
                 throw OtherBytes();
-            return true;
+            return answer;
         }
 
         static DownloadCorrupt OtherBytes() =>
@@ -695,9 +646,7 @@ namespace Gamed
                 throw new NotGamedException("Something between here and the server changes the files on their way.");
             if (head.Status == 200)
                 return start;
-            string expected = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, file.Size - 1,
-                file.Size);
-            if (start == 0 || head.Header("Content-Range") != expected)
+            if (start == 0 || !head.ContinuesAt(start, file.Size))
                 throw OtherBytes();
             return 0;
         }
@@ -728,11 +677,7 @@ namespace Gamed
                 if (!now && time - reported < ReportMilliseconds)
                     return;
                 reported = time;
-                tell(new AssetProgress
-                {
-                    Stage = progress.Stage, Release = progress.Release, Done = progress.Done, Size = progress.Size,
-                    Fetched = progress.Fetched,
-                });
+                tell(progress.Copy());
             }
         }
     }
@@ -795,11 +740,7 @@ namespace Gamed
             Folder = Path.GetFullPath(folder ?? Path.Combine(client.Folder, "assets", client.Place));
             place = new AssetFolder(Folder);
             access = new AssetAccess(client);
-            Errors.OnDisk(() =>
-            {
-                place.Make();
-                return true;
-            });
+            Errors.OnDisk(() => place.Make());
         }
 
         /// <summary>The folder of the releases on this device.</summary>
@@ -830,7 +771,7 @@ namespace Gamed
 
         /// <summary>Changes to the newest complete release in this process; call it when the game has closed the files
         /// of the old one. Returns null if there is none, or another thread calls Dispose meanwhile.</summary>
-        public LocalRelease Switch() => Errors.OnDisk(Switched);
+        public LocalRelease Switch() => Errors.OnDisk(() => Switched());
 
         LocalRelease Switched()
         {
@@ -843,8 +784,7 @@ namespace Gamed
                 Release();
                 if (manifest == null)
                 {
-                    if (fresh != null)
-                        fresh.Dispose();
+                    fresh?.Dispose();
                     return null;
                 }
                 held = fresh;
@@ -867,8 +807,7 @@ namespace Gamed
         {
             IDisposable before = Interlocked.Exchange(ref held, null);
             open = null;
-            if (before != null)
-                before.Dispose();
+            before?.Dispose();
         }
 
         // -- the server --

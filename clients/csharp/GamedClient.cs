@@ -260,14 +260,9 @@ namespace Gamed
         public SaveInfo Yours => SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours"));
 
         /// <summary>The sides of each slot of a commit whose base did not match. Empty for a single write.</summary>
-        public IList<SlotConflict> Slots
-        {
-            get
-            {
-                List<object> slots = Members.Maybe<List<object>>(Problem, "conflicts") ?? new List<object>();
-                return slots.OfType<IDictionary<string, object>>().Select(SlotConflict.Of).ToList().AsReadOnly();
-            }
-        }
+        public IList<SlotConflict> Slots =>
+            Members.List(Problem, "conflicts").OfType<IDictionary<string, object>>().Select(SlotConflict.Of).ToList()
+                .AsReadOnly();
     }
 
     /// <summary>Another device wrote first. The server kept your bytes too, as Yours, unless Detail gives a reason
@@ -448,11 +443,8 @@ namespace Gamed
 
         static GamedError OfCode(string code, string detail, Answer answer, IDictionary<string, object> problem)
         {
-            Func<Failure, GamedException> make;
-            if (!Classes.TryGetValue(code, out make))
-                make = Refused;
-            if (code == "deleted" && answer.Status == 412)
-                make = Conflict;
+            bool conflict = code == "deleted" && answer.Status == 412;
+            Func<Failure, GamedException> make = conflict ? Conflict : Classes.Find(code) ?? Refused;
             return make(new Failure(code, detail) { Status = answer.Status, Problem = problem });
         }
 
@@ -501,6 +493,14 @@ namespace Gamed
             }
         }
 
+        /// <summary>Runs `work`; throws LocalDamaged for an exception of this device's disk.</summary>
+        internal static void OnDisk(Action work) =>
+            OnDisk(() =>
+            {
+                work();
+                return true;
+            });
+
         /// <summary>Awaits `work`; throws LocalDamaged for an exception of this device's disk.</summary>
         internal static async Task<T> OnDiskAsync<T>(Task<T> work)
         {
@@ -517,13 +517,25 @@ namespace Gamed
             }
         }
 
+        /// <summary>Returns the result of `parse`; throws NotGamedException with this text for its
+        /// FormatException.</summary>
+        internal static T Parsed<T>(Func<T> parse, string text, int status = 0)
+        {
+            try
+            {
+                return parse();
+            }
+            catch (FormatException e)
+            {
+                throw new NotGamedException(text, status, e);
+            }
+        }
+
         /// <summary>Returns the error of a sign-in that has failed.</summary>
         internal static GamedException OfLogin(IDictionary<string, object> problem)
         {
             string code = Members.Of<string>(problem, "code");
-            Func<Failure, GamedException> make;
-            if (!Ends.TryGetValue(code, out make))
-                make = how => new LoginFailedException(how);
+            Func<Failure, GamedException> make = Ends.Find(code) ?? (how => new LoginFailedException(how));
             return make(new Failure(code, Words(problem, code)) { Problem = problem });
         }
     }
@@ -652,22 +664,28 @@ namespace Gamed
 
         static void WriteString(StringBuilder text, string value)
         {
+            if (!IsWhole(value))
+                throw new ArgumentException("JSON: half a character");
             text.Append('"');
-            for (int at = 0; at < value.Length; at++)
-            {
-                char c = value[at];
-                bool paired = char.IsHighSurrogate(c) ? at + 1 < value.Length && char.IsLowSurrogate(value[at + 1])
-                    : !char.IsLowSurrogate(c) || (at > 0 && char.IsHighSurrogate(value[at - 1]));
-                if (!paired)
-                    throw new ArgumentException("JSON: half a character");
+            foreach (char c in value)
                 if (c == '"' || c == '\\')
                     text.Append('\\').Append(c);
                 else if (c >= ' ' && c <= '~')
                     text.Append(c);
                 else
                     text.Append("\\u").Append(((int)c).ToString("x4", CultureInfo.InvariantCulture));
-            }
             text.Append('"');
+        }
+
+        /// <summary>Returns whether the text has only whole characters: a lone surrogate is half of one.</summary>
+        static bool IsWhole(string text)
+        {
+            for (int at = 0; at < text.Length; at++)
+                if (char.IsSurrogatePair(text, at))
+                    at++;
+                else if (char.IsSurrogate(text[at]))
+                    return false;
+            return true;
         }
 
         sealed class Reader
@@ -759,13 +777,8 @@ namespace Gamed
                 }
                 at++;
                 string found = value.ToString();
-                for (int i = 0; i < found.Length; i++)
-                {
-                    if (char.IsHighSurrogate(found[i]) && i + 1 < found.Length && char.IsLowSurrogate(found[i + 1]))
-                        i++;
-                    else if (char.IsSurrogate(found[i]))
-                        throw Wrong("whole characters");
-                }
+                if (!IsWhole(found))
+                    throw Wrong("whole characters");
                 return found;
             }
 
@@ -786,40 +799,32 @@ namespace Gamed
             object ReadNumber()
             {
                 int from = at;
-                bool whole = true;
-                if (Peek() == '-')
-                    at++;
-                if (Peek() == '0')
-                    at++;
-                else
+                Skip('-');
+                if (!Skip('0'))
                     Digits();
-                if (at < text.Length && text[at] == '.')
+                bool fraction = Skip('.');
+                if (fraction)
+                    Digits();
+                bool exponent = Skip('e') || Skip('E');
+                if (exponent)
                 {
-                    whole = false;
-                    at++;
+                    if (!Skip('+'))
+                        Skip('-');
                     Digits();
                 }
-                if (at < text.Length && (text[at] == 'e' || text[at] == 'E'))
-                {
-                    whole = false;
-                    at++;
-                    if (Peek() == '+' || Peek() == '-')
-                        at++;
-                    Digits();
-                }
-                return NumberOf(text.Substring(from, at - from), whole);
+                string digits = text.Substring(from, at - from);
+                return NumberOf(digits, !fraction && !exponent && digits != "-0");
             }
 
             object NumberOf(string digits, bool whole)
             {
+                const NumberStyles Whole = NumberStyles.AllowLeadingSign;
                 long number;
                 decimal large;
                 double real;
-                if (whole && digits != "-0"
-                    && long.TryParse(digits, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out number))
+                if (whole && long.TryParse(digits, Whole, CultureInfo.InvariantCulture, out number))
                     return number;
-                if (whole && digits != "-0"
-                    && decimal.TryParse(digits, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out large))
+                if (whole && decimal.TryParse(digits, Whole, CultureInfo.InvariantCulture, out large))
                     return large;
                 if (double.TryParse(digits, NumberStyles.Float, CultureInfo.InvariantCulture, out real)
                     && !double.IsInfinity(real))
@@ -835,10 +840,7 @@ namespace Gamed
                     at++;
             }
 
-            static bool IsDigit(char c)
-            {
-                return c >= '0' && c <= '9';
-            }
+            static bool IsDigit(char c) => c >= '0' && c <= '9';
 
             bool Word(string word)
             {
@@ -848,10 +850,17 @@ namespace Gamed
                 return true;
             }
 
+            /// <summary>Skips space and `c`; returns false if something else follows.</summary>
             bool Next(char c)
             {
                 Space();
-                if (Peek() != c)
+                Peek();
+                return Skip(c);
+            }
+
+            bool Skip(char c)
+            {
+                if (at == text.Length || text[at] != c)
                     return false;
                 at++;
                 return true;
@@ -891,8 +900,8 @@ namespace Gamed
         /// type.</summary>
         internal static T Of<T>(IDictionary<string, object> of, string name)
         {
-            object value;
-            if (of == null || !of.TryGetValue(name, out value) || !(value is T))
+            object value = of?.Find(name);
+            if (!(value is T))
                 throw new NotGamedException("The server's answer lacks '" + name + "'.");
             return (T)value;
         }
@@ -900,12 +909,23 @@ namespace Gamed
         /// <summary>Returns an optional member; the type's default if it is missing or has another type.</summary>
         internal static T Maybe<T>(IDictionary<string, object> of, string name)
         {
-            object value;
-            return of != null && of.TryGetValue(name, out value) && value is T ? (T)value : default(T);
+            object value = of?.Find(name);
+            return value is T ? (T)value : default(T);
         }
+
+        /// <summary>Returns an optional list; an empty one if it is missing or is not a list.</summary>
+        internal static List<object> List(IDictionary<string, object> of, string name) =>
+            Maybe<List<object>>(of, name) ?? new List<object>();
 
         internal static IEnumerable<IDictionary<string, object>> Objects(IDictionary<string, object> of, string name) =>
             Of<List<object>>(of, name).OfType<IDictionary<string, object>>();
+
+        /// <summary>Returns the value of a key; the type's default if there is none.</summary>
+        internal static T Find<T>(this IDictionary<string, T> of, string key)
+        {
+            T value;
+            return of.TryGetValue(key, out value) ? value : default(T);
+        }
     }
 
     // --- Addresses ---------------------------------------------------------------------------------------------------
@@ -1102,8 +1122,6 @@ namespace Gamed
     {
         const int Chunk = 1 << 16;
 
-        static readonly string[] Restricted = { "User-Agent", "Content-Type", "Range" };
-
         /// <summary>Sends a request. Throws UntrustedAddressException for an invalid certificate, IOException or a
         /// similar exception without a response, TimeoutException, OperationCanceledException.</summary>
         public static async Task<GamedResponse> SendAsync(GamedRequest request, CancellationToken cancel)
@@ -1123,19 +1141,23 @@ namespace Gamed
                 catch (Exception e)
                 {
                     http.Abort();
-                    cancel.ThrowIfCancellationRequested();
-                    if (step.IsCancellationRequested)
-                        throw new TimeoutException("no answer in time", e);
-                    if (IsCertificate(e))
-                        throw Unproven(request, e);
+                    ThrowCause(e, request, step, cancel);
                     throw;
                 }
             }
         }
 
-        internal static GamedException Unproven(GamedRequest request, Exception error) =>
-            new UntrustedAddressException("untrusted_certificate",
-                request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", error);
+        /// <summary>Throws the cause of an error of a request, unless it is the error itself.</summary>
+        internal static void ThrowCause(Exception error, GamedRequest request, CancellationTokenSource step,
+            CancellationToken cancel)
+        {
+            cancel.ThrowIfCancellationRequested();
+            if (step.IsCancellationRequested)
+                throw new TimeoutException("no answer in time", error);
+            if (IsCertificate(error))
+                throw new UntrustedAddressException("untrusted_certificate",
+                    request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", error);
+        }
 
         static HttpWebRequest Prepared(GamedRequest request)
         {
@@ -1149,15 +1171,14 @@ namespace Gamed
             AllowWaits(http.ServicePoint);
             http.AllowWriteStreamBuffering = false;
             foreach (KeyValuePair<string, string> header in request.Headers)
-                if (!Restricted.Contains(header.Key))
+                if (header.Key == "User-Agent")
+                    http.UserAgent = header.Value;
+                else if (header.Key == "Content-Type")
+                    http.ContentType = header.Value;
+                else if (header.Key == "Range")
+                    SetRange(http, Regex.Match(header.Value, @"\Abytes=([0-9]+)-([0-9]+)\z"));
+                else
                     http.Headers[header.Key] = header.Value;
-            string value;
-            if (request.Headers.TryGetValue("User-Agent", out value))
-                http.UserAgent = value;
-            if (request.Headers.TryGetValue("Content-Type", out value))
-                http.ContentType = value;
-            if (request.Headers.TryGetValue("Range", out value))
-                SetRange(http, Regex.Match(value, @"\Abytes=([0-9]+)-([0-9]+)\z"));
             if (request.Method != "GET" && request.Method != "HEAD")
                 http.ContentLength = request.Body == null ? 0 : request.Body.Length;
             return http;
@@ -1217,19 +1238,14 @@ namespace Gamed
             using (end.Register(() => ended.TrySetResult(true)))
                 if (await Task.WhenAny(work, ended.Task).ConfigureAwait(false) == work)
                     return await work.ConfigureAwait(false);
-            Discard(work);
-            throw new OperationCanceledException(end);
-        }
-
-        static void Discard<T>(Task<T> work) where T : IDisposable
-        {
             work.ContinueWith(late =>
             {
                 if (late.Status == TaskStatus.RanToCompletion)
                     late.Result.Dispose();
-                else if (late.Exception != null)
-                    late.Exception.Handle(e => true);
-            }, TaskScheduler.Default);
+                else
+                    late.Exception?.Handle(e => true);
+            }, TaskScheduler.Default).Forget();
+            throw new OperationCanceledException(end);
         }
 
         static GamedResponse Of(HttpWebRequest http, HttpWebResponse answer)
@@ -1240,7 +1256,7 @@ namespace Gamed
             return new GamedResponse((int)answer.StatusCode, pairs.ToArray(), answer.GetResponseStream(), http.Abort);
         }
 
-        internal static bool IsCertificate(Exception error)
+        static bool IsCertificate(Exception error)
         {
             var web = error as WebException;
             if (web != null && web.Status == WebExceptionStatus.TrustFailure)
@@ -1259,27 +1275,20 @@ namespace Gamed
         internal IDictionary<string, string> Headers;
         internal byte[] Body;
 
-        internal string Header(string name)
-        {
-            string value;
-            return Headers.TryGetValue(name, out value) && value != null ? value : "";
-        }
+        internal string Header(string name) => Headers.Find(name) ?? "";
 
         internal string MediaType => Header("Content-Type").Split(';')[0].Trim().ToLowerInvariant();
 
+        /// <summary>Returns whether the body is what <see cref="Call.ContinueAt"/> has requested.</summary>
+        internal bool ContinuesAt(long start, long size) => Status == 206 && Header("Content-Range")
+            == string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, size - 1, size);
+
         internal Dictionary<string, object> Json()
         {
-            try
-            {
-                var value = Gamed.Json.Parse(Body) as Dictionary<string, object>;
-                if (value != null)
-                    return value;
-            }
-            catch (FormatException e)
-            {
-                throw new NotGamedException("The server's answer is not JSON.", Status, e);
-            }
-            throw new NotGamedException("The server's answer is not a JSON object.", Status);
+            object value = Errors.Parsed(() => Gamed.Json.Parse(Body), "The server's answer is not JSON.", Status);
+            if (!(value is Dictionary<string, object>))
+                throw new NotGamedException("The server's answer is not a JSON object.", Status);
+            return (Dictionary<string, object>)value;
         }
     }
 
@@ -1304,6 +1313,15 @@ namespace Gamed
         internal double Timeout;
 
         internal int Tries;
+
+        /// <summary>Requests only the bytes from `start`, if the server still has this version of the file.</summary>
+        internal void ContinueAt(long start, long size, string etag)
+        {
+            if (start <= 0 || start >= size)
+                return;
+            Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start, size - 1);
+            Headers["If-Range"] = etag;
+        }
     }
 
     /// <summary>Requests to one server.</summary>
@@ -1331,28 +1349,33 @@ namespace Gamed
             int tries = how.Tries > 0 ? how.Tries : Tries;
             for (int attempt = 0; ; attempt++)
             {
-                GamedError error;
                 try
                 {
                     Answer answer = await OnceAsync(request, how.Limit, cancel).ConfigureAwait(false);
-                    if (how.Check != null)
-                        how.Check(answer);
+                    how.Check?.Invoke(answer);
                     return answer;
                 }
-                catch (GamedError e)
+                catch (GamedError error)
                 {
-                    error = e;
+                    error.AnswerLostBefore = lost;
+                    lost = lost || error is Unreachable;
+                    await PauseAsync(error, attempt, tries, LongestPauseSeconds, cancel).ConfigureAwait(false);
                 }
-                error.AnswerLostBefore = lost;
-                double pause = PauseAfter(error, attempt);
-                if (!error.Passing || attempt + 1 >= tries || pause > LongestPauseSeconds)
-                    ExceptionDispatchInfo.Capture(error).Throw();
-                lost = lost || error is Unreachable;
-                await Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
             }
         }
 
-        internal GamedRequest RequestOf(string method, string path, Call how)
+        /// <summary>Waits before the next try. Throws the error instead if it is not temporary, after the last try, and
+        /// if the pause would be longer than `longest` seconds.</summary>
+        internal async Task PauseAsync(GamedError error, int attempt, int tries, double longest,
+            CancellationToken cancel)
+        {
+            double pause = PauseAfter(error, attempt);
+            if (!error.Passing || attempt + 1 >= tries || pause > longest)
+                ExceptionDispatchInfo.Capture(error).Throw();
+            await Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
+        }
+
+        GamedRequest RequestOf(string method, string path, Call how)
         {
             var fields = new Dictionary<string, string>(how.Headers) { { "User-Agent", Agent } };
             byte[] body = how.Body;
@@ -1389,34 +1412,43 @@ namespace Gamed
 
         internal static readonly Task Done = Task.FromResult(true);
 
+        /// <summary>Tries once to download a file, or the rest of it: see StreamAsync. Throws the error of any other
+        /// status than 200 and 206, from at most `maxErrorBytes` of its body.</summary>
+        internal async Task<Answer> DownloadAsync(string path, Call how, int maxErrorBytes,
+            Func<Answer, Func<byte[], int, Task>> sink, CancellationToken cancel)
+        {
+            var refused = new MemoryStream();
+            Func<byte[], int, Task> refuse = (data, size) =>
+            {
+                refused.Write(data, 0, (int)Math.Min(size, maxErrorBytes - refused.Length));
+                return Done;
+            };
+            Answer answer = await StreamAsync(RequestOf("GET", path, how),
+                head => IsDownload(head) ? sink(head) : refuse, cancel).ConfigureAwait(false);
+            answer.Body = refused.ToArray();
+            if (!IsDownload(answer))
+                throw Errors.Of(answer);
+            return answer;
+        }
+
+        static bool IsDownload(Answer head) => head.Status == 200 || head.Status == 206;
+
         /// <summary>Tries once: passes the head to `sink`, and the parts of the body to the function that it returns.
         /// Throws UnreachableException after the last received part of an interrupted body.</summary>
-        internal async Task<Answer> StreamAsync(GamedRequest request, Func<Answer, Func<byte[], int, Task>> sink,
+        async Task<Answer> StreamAsync(GamedRequest request, Func<Answer, Func<byte[], int, Task>> sink,
             CancellationToken cancel)
         {
-            try
+            Func<Task<GamedResponse>> send = () => Options.Send(request, cancel);
+            using (GamedResponse response = await OnNetworkAsync(send, cancel).ConfigureAwait(false))
             {
-                using (GamedResponse response = await Options.Send(request, cancel).ConfigureAwait(false))
-                {
-                    var head = new Answer { Status = response.Status, Headers = response.Headers };
-                    await ReadAsync(response, head, sink(head), request, cancel).ConfigureAwait(false);
-                    return head;
-                }
-            }
-            catch (Exception e)
-            {
-                cancel.ThrowIfCancellationRequested();
-                if (e is SinkFailed)
-                    ExceptionDispatchInfo.Capture(e.InnerException).Throw();
-                if (e is GamedError || !IsNetwork(e))
-                    throw;
-                string detail = Origin + " does not answer. Check the address and the network.";
-                throw new UnreachableException("unreachable", detail, 0, null, e);
+                var head = new Answer { Status = response.Status, Headers = response.Headers };
+                await ReadAsync(response, head, sink(head), request, cancel).ConfigureAwait(false);
+                return head;
             }
         }
 
-        static async Task ReadAsync(GamedResponse response, Answer head, Func<byte[], int, Task> part,
-            GamedRequest request, CancellationToken cancel)
+        async Task ReadAsync(GamedResponse response, Answer head, Func<byte[], int, Task> part, GamedRequest request,
+            CancellationToken cancel)
         {
             var buffer = new byte[1 << 16];
             long size = 0;
@@ -1424,38 +1456,36 @@ namespace Gamed
             using (CancellationTokenSource step = CancellationTokenSource.CreateLinkedTokenSource(cancel))
             using (step.Token.Register(response.Dispose))
             {
+                Func<Task<int>> next = () => ReadPartAsync(response.Body, buffer, step);
                 for (; ; )
                 {
                     step.CancelAfter(timeout);
-                    int read = await ReadPartAsync(response.Body, buffer, step).ConfigureAwait(false);
+                    int read = await OnNetworkAsync(next, cancel).ConfigureAwait(false);
                     if (read == 0)
                         break;
                     step.CancelAfter(Timeout.Infinite);
                     size += read;
-                    await GiveAsync(part, buffer, read).ConfigureAwait(false);
+                    await part(buffer, read).ConfigureAwait(false);
                 }
             }
             if (!IsWhole(head, size, request.Method))
                 throw new UnreachableException("unreachable", "The answer of the server broke off.");
         }
 
-        /// <summary>An exception of the stream that receives the bytes, which is not an error of the network.</summary>
-        sealed class SinkFailed : Exception
-        {
-            internal SinkFailed(Exception inner) : base(inner.Message, inner)
-            {
-            }
-        }
-
-        static async Task GiveAsync(Func<byte[], int, Task> part, byte[] buffer, int size)
+        /// <summary>Awaits a step on the network; throws UnreachableException if the network fails.</summary>
+        async Task<T> OnNetworkAsync<T>(Func<Task<T>> step, CancellationToken cancel)
         {
             try
             {
-                await part(buffer, size).ConfigureAwait(false);
+                return await step().ConfigureAwait(false);
             }
             catch (Exception e)
             {
-                throw new SinkFailed(e);
+                cancel.ThrowIfCancellationRequested();
+                if (!IsNetwork(e))
+                    throw;
+                string detail = Origin + " does not answer. Check the address and the network.";
+                throw new UnreachableException("unreachable", detail, 0, null, e);
             }
         }
 
@@ -1520,7 +1550,7 @@ namespace Gamed
         /// <summary>The client refreshes a short-lived access token when this share of its lifetime is left.</summary>
         const double EarlyShare = 0.1;
 
-        static readonly Regex Tokens = new Regex(@"\A[A-Za-z0-9_-]{1,512}\z");
+        internal static readonly Regex Tokens = new Regex(@"\A[A-Za-z0-9_-]{1,512}\z");
 
         Credential()
         {
@@ -1554,11 +1584,13 @@ namespace Gamed
         /// one.</summary>
         internal string PlayerName { get; private set; }
 
-        internal Credential Named(string name)
+        internal Credential Named(string name) => With(named => named.PlayerName = name);
+
+        Credential With(Action<Credential> change)
         {
-            var named = (Credential)MemberwiseClone();
-            named.PlayerName = name;
-            return named;
+            var copy = (Credential)MemberwiseClone();
+            change(copy);
+            return copy;
         }
 
         /// <summary>Describes the credential without its secrets.</summary>
@@ -1591,15 +1623,13 @@ namespace Gamed
         internal Credential Renewed(IDictionary<string, object> pair, double now)
         {
             long lifetime = Members.Of<long>(pair, "expires_in");
-            return new Credential
+            return With(renewed =>
             {
-                Origin = Origin, PlayerId = PlayerId, SessionId = SessionId, Provider = Provider,
-                PlayerName = PlayerName,
-                RefreshCredential = Token(Members.Of<string>(pair, "refresh_credential")),
-                AccessToken = Token(Members.Of<string>(pair, "access_token")),
-                AccessExpires = now + lifetime,
-                AccessLifetime = lifetime,
-            };
+                renewed.RefreshCredential = Token(Members.Of<string>(pair, "refresh_credential"));
+                renewed.AccessToken = Token(Members.Of<string>(pair, "access_token"));
+                renewed.AccessExpires = now + lifetime;
+                renewed.AccessLifetime = lifetime;
+            });
         }
 
         /// <summary>Returns a valid token, Base64url with a prefix; throws NotGamedException for others, which could
@@ -1688,23 +1718,9 @@ namespace Gamed
 
         public string Read() => Errors.OnDisk(() => store.Read());
 
-        public void Write(string text)
-        {
-            Errors.OnDisk(() =>
-            {
-                store.Write(text);
-                return true;
-            });
-        }
+        public void Write(string text) => Errors.OnDisk(() => store.Write(text));
 
-        public void Delete()
-        {
-            Errors.OnDisk(() =>
-            {
-                store.Delete();
-                return true;
-            });
-        }
+        public void Delete() => Errors.OnDisk(() => store.Delete());
     }
 
     /// <summary>A file with mode 0600 in a folder with mode 0700; on Windows encrypted by DPAPI for this
@@ -1790,8 +1806,7 @@ namespace Gamed
         public void Dispose()
         {
             Action first = Interlocked.Exchange(ref how, null);
-            if (first != null)
-                first();
+            first?.Invoke();
         }
     }
 
@@ -2037,6 +2052,27 @@ namespace Gamed
             catch (DirectoryNotFoundException)
             {
                 return null;
+            }
+        }
+
+        /// <summary>Reads UTF-8; returns null if the file does not exist.</summary>
+        internal static string ReadText(string path)
+        {
+            byte[] text = Read(path);
+            return text == null ? null : Encoding.UTF8.GetString(text);
+        }
+
+        /// <summary>Runs work that can also be done later: a failure of the disk is not an error.</summary>
+        internal static void Try(Action work)
+        {
+            try
+            {
+                work();
+            }
+            catch (Exception error)
+            {
+                if (Errors.OfDisk(error) == null)
+                    throw;
             }
         }
 
@@ -2812,8 +2848,7 @@ namespace Gamed
             finally
             {
                 over.Cancel();
-                if (listener != null)
-                    listener.Dispose();
+                listener?.Dispose();
             }
             if (!(failure.SourceException is LoginFailedException))  // after it the login has ended already
                 await CancelAsync().ConfigureAwait(false);
@@ -2883,12 +2918,10 @@ namespace Gamed
                 start["loopback_port"] = listener.Port;
             Dictionary<string, object> started = (await begin(new Call { Json = start }, cancel).ConfigureAwait(false))
                 .Json();
-            secret = Members.Of<string>(started, "device_secret");
-            if (!Regex.IsMatch(secret, @"\A[A-Za-z0-9_-]{1,512}\z"))
-            {
-                secret = null;
+            string received = Members.Of<string>(started, "device_secret");
+            if (!Credential.Tokens.IsMatch(received))
                 throw new NotGamedException("The server's answer has a malformed 'device_secret'.");
-            }
+            secret = received;
             clock = Stopwatch.StartNew();
             deadline = Members.Of<long>(started, "expires_in") + 30;
             loginUrl = wire.Origin.Require(Members.Of<string>(started, "login_url"));
@@ -2959,8 +2992,7 @@ namespace Gamed
             }
             finally
             {
-                if (proof != null)
-                    proof.Answered.TrySetResult(true);
+                proof?.Answered.TrySetResult(true);
             }
             IDictionary<string, object> answer = await CollectAsync(stage, null, cancel).ConfigureAwait(false);
             if (proof != null && proof.Kind == "finish_code" && wrong.AttemptsLeft > 0)
@@ -2978,18 +3010,15 @@ namespace Gamed
             var how = new Call { Json = body, Bearer = secret, Wait = wait, Tries = 1 };
             for (int attempt = 0; ; attempt = Math.Min(attempt + 1, 6))
             {
-                double pause;
                 try
                 {
                     return (await wire.CallAsync("POST", pollPath, how, cancel).ConfigureAwait(false)).Json();
                 }
                 catch (GamedError error)
                 {
-                    pause = Wire.PauseAfter(error, attempt);
-                    if (!error.Passing || clock.Elapsed.TotalSeconds + pause > deadline)
-                        throw;
+                    double left = deadline - clock.Elapsed.TotalSeconds;
+                    await wire.PauseAsync(error, attempt, int.MaxValue, left, cancel).ConfigureAwait(false);
                 }
-                await wire.Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
             }
         }
 
@@ -3047,7 +3076,6 @@ namespace Gamed
     public sealed partial class SaveInfo
     {
         static readonly Regex Etags = new Regex("\\A\"[!#-~]{1,100}\"\\z");
-        static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
 
         SaveInfo()
         {
@@ -3096,11 +3124,10 @@ namespace Gamed
                 ContentType = Members.Maybe<string>(value, "content_type") ?? GamedClient.Bytes,
                 Modified = Members.Maybe<string>(value, "modified") ?? "",
                 Meta = Members.Maybe<Dictionary<string, object>>(value, "meta") ?? new Dictionary<string, object>(),
-                Conflicts = (Members.Maybe<List<object>>(value, "conflicts") ?? new List<object>()).OfType<long>()
-                    .ToList().AsReadOnly(),
+                Conflicts = Members.List(value, "conflicts").OfType<long>().ToList().AsReadOnly(),
                 Device = Members.Maybe<string>(value, "device"),
             };
-            if (!Etags.IsMatch(found.Etag) || !Hashes.IsMatch(found.Sha256))
+            if (!Etags.IsMatch(found.Etag) || !Saves.Hashes.IsMatch(found.Sha256))
                 throw new NotGamedException("The server's answer has a malformed 'etag' or 'sha256'.");
             return found;
         }
@@ -3246,20 +3273,13 @@ namespace Gamed
 
         internal static Save Of(Answer answer)
         {
-            IDictionary<string, object> meta = null;
             string text = answer.Header("Save-Meta");
-            try
-            {
-                meta = text == "" ? null : Json.Parse(text) as IDictionary<string, object>;
-            }
-            catch (FormatException e)
-            {
-                throw new NotGamedException("The server's 'Save-Meta' is not JSON.", answer.Status, e);
-            }
+            object meta = text == "" ? null
+                : Errors.Parsed(() => Json.Parse(text), "The server's 'Save-Meta' is not JSON.", answer.Status);
             return new Save
             {
                 Etag = answer.Header("ETag"), Data = answer.Body, ContentType = answer.Header("Content-Type"),
-                Meta = meta ?? new Dictionary<string, object>(),
+                Meta = meta as IDictionary<string, object> ?? new Dictionary<string, object>(),
             };
         }
     }
@@ -3388,6 +3408,7 @@ namespace Gamed
     {
         static readonly Regex Slots = new Regex(@"\A[a-z0-9][a-z0-9._-]{0,63}\z");
         internal static readonly Regex Devices = new Regex(@"\A(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?\z");
+        internal static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
         static readonly Regex Digest = new Regex(@"sha-256=:([A-Za-z0-9+/]+=*):");
 
         /// <summary>Returns whether the name is a slot; it is also a safe file name, on Windows too.</summary>
@@ -3427,15 +3448,8 @@ namespace Gamed
             Match named = Digest.Match(field);
             if (!named.Success)
                 throw new NotGamedException("The server's answer lacks 'Repr-Digest'.");
-            byte[] expected;
-            try
-            {
-                expected = Convert.FromBase64String(named.Groups[1].Value);
-            }
-            catch (FormatException e)
-            {
-                throw new NotGamedException("The server's 'Repr-Digest' is malformed.", 0, e);
-            }
+            byte[] expected = Errors.Parsed(() => Convert.FromBase64String(named.Groups[1].Value),
+                "The server's 'Repr-Digest' is malformed.");
             if (!expected.SequenceEqual(hash))
                 throw new DownloadCorruptException(new Failure("download_corrupt",
                     "The bytes arrived damaged. Try again."));
@@ -3505,7 +3519,6 @@ namespace Gamed
             for (int attempt = 0; ; attempt++)
             {
                 long before = file.Length;
-                GamedError error;
                 try
                 {
                     await client.InNameAsync(used => StreamAsync(file, used.AccessToken, cancel), cancel)
@@ -3513,55 +3526,34 @@ namespace Gamed
                     Check(file);
                     return;
                 }
-                catch (GamedError e)
+                catch (GamedError error)
                 {
-                    error = e;
+                    if (error is DownloadCorruptException)
+                        file.SetLength(0);
+                    else if (file.Length > before)
+                        attempt = 0;
+                    await client.Wire.PauseAsync(error, attempt, client.Wire.Tries, LongestPauseSeconds, cancel)
+                        .ConfigureAwait(false);
                 }
-                if (error is DownloadCorruptException)
-                    file.SetLength(0);
-                else if (file.Length > before)
-                    attempt = 0;
-                double pause = Wire.PauseAfter(error, attempt);
-                if (!error.Passing || attempt + 1 >= client.Wire.Tries || pause > LongestPauseSeconds)
-                    ExceptionDispatchInfo.Capture(error).Throw();
-                await client.Wire.Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
             }
         }
 
-        async Task<bool> StreamAsync(FileStream file, string token, CancellationToken cancel)
+        Task<Answer> StreamAsync(FileStream file, string token, CancellationToken cancel)
         {
             var how = new Call { Bearer = token, Timeout = FirstByteSeconds };
             long start = file.Length;
-            if (start > 0 && start < size)
+            how.ContinueAt(start, size, etag);
+            return client.Wire.DownloadAsync("/game/export", how, MaxErrorBytes, head =>
             {
-                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start, size - 1);
-                how.Headers["If-Range"] = etag;
-            }
-            var refused = new MemoryStream();
-            Func<Answer, Func<byte[], int, Task>> sink = head =>
-            {
-                if (head.Status != 200 && head.Status != 206)
-                    return (data, count) =>
-                    {
-                        refused.Write(data, 0, (int)Math.Min(count, MaxErrorBytes - refused.Length));
-                        return Wire.Done;
-                    };
                 Begin(file, head, start);
                 return (data, count) => file.WriteAsync(data, 0, count);
-            };
-            GamedRequest request = client.Wire.RequestOf("GET", "/game/export", how);
-            Answer answer = await client.Wire.StreamAsync(request, sink, cancel).ConfigureAwait(false);
-            answer.Body = refused.ToArray();
-            if (answer.Status != 200 && answer.Status != 206)
-                throw Errors.Of(answer);
-            return true;
+            }, cancel);
         }
 
         /// <summary>Checks the head of the rest; starts again if the server sends the whole export.</summary>
         void Begin(FileStream file, Answer head, long start)
         {
-            string range = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, size - 1, size);
-            if (head.Status == 206 && head.Header("Content-Range") == range && head.Header("ETag") == etag)
+            if (head.ContinuesAt(start, size) && head.Header("ETag") == etag)
             {
                 file.Seek(0, SeekOrigin.End);
                 return;
@@ -3819,7 +3811,6 @@ namespace Gamed
 
         async Task<bool> EnsuredAsync(IPerson person, SignInOptions how, CancellationToken cancel)
         {
-            GamedError problem;
             bool kept = false;
             try
             {
@@ -3834,10 +3825,9 @@ namespace Gamed
             }
             catch (GamedError error)
             {
-                problem = error;
+                person.Problem(error);
+                return kept && !(error is PlayerBlockedException);
             }
-            person.Problem(problem);
-            return kept && !(problem is PlayerBlockedException);
         }
 
         /// <summary>Asks the server once; returns false if only a sign-in helps. Throws GamedError without a
@@ -4232,12 +4222,10 @@ namespace Gamed
             {
                 return Save.Of(await GameAsync("GET", Saves.PathOf(slot), how, cancel).ConfigureAwait(false));
             }
-            catch (DeletedException)
+            catch (NotFoundException error)
             {
-                throw;
-            }
-            catch (NotFoundException)
-            {
+                if (error is DeletedException)
+                    throw;
                 return null;
             }
         }
@@ -4303,7 +4291,6 @@ namespace Gamed
             var body = new Dictionary<string, object> { { "writes", entries } };
             for (bool again = true; ; again = false)
             {
-                string[] missing;
                 try
                 {
                     Answer answer = await GameAsync("POST", "/game/commit", new Call { Json = body }, cancel)
@@ -4314,11 +4301,11 @@ namespace Gamed
                 {
                     if (error.Code != "blob_missing" || !again)
                         throw;
-                    missing = (Members.Maybe<List<object>>(error.Problem, "missing") ?? new List<object>())
-                        .OfType<string>().Where(blobs.ContainsKey).ToArray();
+                    string[] missing = Members.List(error.Problem, "missing").OfType<string>()
+                        .Where(blobs.ContainsKey).ToArray();
+                    foreach (string sha256 in missing.Length > 0 ? missing : blobs.Keys.ToArray())
+                        await StageAsync(sha256, blobs[sha256], cancel).ConfigureAwait(false);
                 }
-                foreach (string sha256 in missing.Length > 0 ? missing : blobs.Keys.ToArray())
-                    await StageAsync(sha256, blobs[sha256], cancel).ConfigureAwait(false);
             }
         }
 
@@ -4433,18 +4420,16 @@ namespace Gamed
             for (string stale = null; ;)
             {
                 Credential used = await LiveAsync(stale, cancel).ConfigureAwait(false);
-                SignInRequired error;
                 try
                 {
                     return await request(used).ConfigureAwait(false);
                 }
-                catch (SignInRequiredException e)
+                catch (SignInRequiredException error)
                 {
-                    error = e;
+                    if (!await RenewableAsync(error, used, cancel).ConfigureAwait(false) || stale != null)
+                        throw;
+                    stale = used.AccessToken;
                 }
-                if (!await RenewableAsync(error, used, cancel).ConfigureAwait(false) || stale != null)
-                    ExceptionDispatchInfo.Capture(error).Throw();
-                stale = used.AccessToken;
             }
         }
 

@@ -69,11 +69,7 @@ namespace Gamed
                 }
                 catch (Exception e)
                 {
-                    cancel.ThrowIfCancellationRequested();
-                    if (step.IsCancellationRequested)
-                        throw new TimeoutException("no answer in time", e);
-                    if (PlatformHttp.IsCertificate(e))
-                        throw PlatformHttp.Unproven(request, e);
+                    PlatformHttp.ThrowCause(e, request, step, cancel);
                     if (e is HttpRequestException)
                         throw new IOException(e.Message, e);
                     throw;
