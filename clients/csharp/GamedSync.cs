@@ -231,14 +231,7 @@ namespace Gamed
 
         /// <summary>True if the server has a version that the game has not read, and the game has not changed its
         /// own.</summary>
-        internal bool Newer
-        {
-            get
-            {
-                bool settled = !Dirty && Sent == null && Dispute == null;
-                return settled && Tag(Remote) != Tag(Base) && (Remote != null || Deleted);
-            }
-        }
+        internal bool Newer => Idle && Tag(Remote) != Tag(Base) && (Remote != null || Deleted);
 
         /// <summary>Records a write of the game; the same bytes are not a change.</summary>
         internal Record Wrote(Local local)
@@ -366,28 +359,17 @@ namespace Gamed
             });
         }
 
-        internal Record Written(SaveInfo info, string cursor) =>
+        /// <summary>Records that the server performed Sent, as `info`, and has `current` now: another device may have
+        /// written after it.</summary>
+        internal Record Performed(SaveInfo info, SaveInfo current) =>
             Acknowledged(info).With(r =>
-            {
-                r.Remote = info;
-                r.Deleted = false;
-                r.Unlisted = cursor;
-            });
-
-        internal Record Removed(SaveInfo current) =>
-            Acknowledged(null).With(r =>
             {
                 r.Remote = current;
                 r.Deleted = current == null;
             });
 
-        /// <summary>Records that Sent was performed and another device has written after it.</summary>
-        internal Record Superseded(Conflict error) =>
-            Acknowledged(error.Yours).With(r =>
-            {
-                r.Remote = error.Current;
-                r.Deleted = error.Current == null;
-            });
+        internal Record Written(SaveInfo info, string cursor) =>
+            Performed(info, info).With(r => r.Unlisted = cursor);
 
         internal Record Disputed(Conflict error)
         {
@@ -526,10 +508,6 @@ namespace Gamed
             var value = (IDictionary<string, object>)Json.Parse(text);
             if (value == null || Members.Of<long>(value, "format") != Format)
                 throw new FormatException("another format");
-            object copy, unlisted, offered;
-            value.TryGetValue("unsent_copy", out copy);  // records of older versions of this client lack these
-            value.TryGetValue("unlisted", out unlisted);
-            value.TryGetValue("offered", out offered);
             var dispute = (IDictionary<string, object>)value["dispute"];
             return new Record
             {
@@ -547,9 +525,10 @@ namespace Gamed
                 },
                 Dropped = Local.FromJson(value["dropped"]),
                 Spent = SaveInfo.Maybe(value["spent"]),
-                UnsentCopy = Sent.FromJson(copy),
-                Unlisted = (string)unlisted,
-                Offered = Local.FromJson(offered),
+                // records of older versions of this client lack these
+                UnsentCopy = Sent.FromJson(value.Find("unsent_copy")),
+                Unlisted = (string)value.Find("unlisted"),
+                Offered = Local.FromJson(value.Find("offered")),
             };
         }
     }
@@ -648,19 +627,7 @@ namespace Gamed
 
         internal void Discard(string slot, string digest) => Discard(Path.Combine(Of(slot), digest));
 
-        static void Discard(string path)
-        {
-            try
-            {
-                File.Delete(path);
-            }
-            catch (IOException)
-            {
-            }
-            catch (UnauthorizedAccessException)
-            {
-            }
-        }
+        static void Discard(string path) => Disk.Try(() => File.Delete(path));
 
         internal bool Has(string slot, SaveInfo info)
         {
@@ -668,14 +635,7 @@ namespace Gamed
             return file.Exists && file.Length == info.Size;
         }
 
-        internal string Cursor
-        {
-            get
-            {
-                byte[] text = Disk.Read(Path.Combine(folder, "cursor"));
-                return text == null ? null : Encoding.UTF8.GetString(text);
-            }
-        }
+        internal string Cursor => Disk.ReadText(Path.Combine(folder, "cursor"));
 
         internal void KeepCursor(string cursor) =>
             Disk.WriteWhole(Path.Combine(folder, "cursor"), Encoding.UTF8.GetBytes(cursor));
@@ -686,10 +646,10 @@ namespace Gamed
         {
             get
             {
-                byte[] text = Disk.Read(Path.Combine(folder, "player"));
+                string text = Disk.ReadText(Path.Combine(folder, "player"));
                 try
                 {
-                    object value = text == null ? null : Json.Parse(Encoding.UTF8.GetString(text));
+                    object value = text == null ? null : Json.Parse(text);
                     return value as Dictionary<string, object> ?? new Dictionary<string, object>();
                 }
                 catch (FormatException)
@@ -703,7 +663,7 @@ namespace Gamed
         internal string Name => Members.Maybe<string>(About, "name");
 
         /// <summary>The saves of other players that this one has adopted.</summary>
-        internal List<object> AdoptedBefore() => Members.Maybe<List<object>>(About, "adopted") ?? new List<object>();
+        internal List<object> AdoptedBefore() => Members.List(About, "adopted");
 
         internal void KeepAbout(string name, object value)
         {
@@ -935,8 +895,8 @@ namespace Gamed
         /// <summary>The server limits the rate of requests for more versions.</summary>
         const int PageVersions = 32;
 
-        /// <summary>The folder for saves from before the first sign-in here. SafeName never returns this name, so it is
-        /// not a player's.</summary>
+        /// <summary>The folder for saves from before the first sign-in here. FolderName never returns this name for a
+        /// player.</summary>
         const string Unowned = "not.signed.in";
 
         /// <summary>The last Dispose of each place, also one that has ended.</summary>
@@ -1004,18 +964,14 @@ namespace Gamed
 
         Sync(GamedClient client, Credential credential, string place)
         {
-            string playerId = credential == null ? "" : credential.PlayerId;
-            PlayerId = playerId;
             this.client = client;
             this.place = place;
-            store = new Store(Path.Combine(place, playerId == "" ? Unowned : SafeName(playerId)));
+            Enter(credential == null ? "" : credential.PlayerId);
             try
             {
-                records = store.Records();
-                cursor = store.Cursor;
                 if (credential != null)
                 {
-                    NoteName(store, credential);
+                    NoteName(credential);
                     AdoptLeft();
                 }
             }
@@ -1026,6 +982,25 @@ namespace Gamed
             }
             reported = Statuses().Where(s => s.Shown && (s.State == SyncStatus.InStep || s.State == SyncStatus.Waiting))
                 .ToDictionary(s => s.Slot, LookOf);
+        }
+
+        /// <summary>Opens the folder of a player, or changes nothing.</summary>
+        void Enter(string playerId)
+        {
+            var opened = new Store(Path.Combine(place, FolderName(playerId)));
+            try
+            {
+                SortedDictionary<string, Record> found = opened.Records();
+                cursor = opened.Cursor;
+                records = found;
+            }
+            catch
+            {
+                opened.Dispose();
+                throw;
+            }
+            PlayerId = playerId;
+            store = opened;
         }
 
         /// <summary>
@@ -1088,7 +1063,7 @@ namespace Gamed
         {
             await written.ConfigureAwait(false);
             if (running != null)
-                await UntilAsync(() => NeedsNoLonger, within, CancellationToken.None).ConfigureAwait(false);
+                await UntilAsync(NeedsNoLonger, within, CancellationToken.None).ConfigureAwait(false);
             try
             {
                 closing.Cancel();
@@ -1099,40 +1074,30 @@ namespace Gamed
             }
             await InTurn(() =>
             {
-                lock (gate)
-                {
-                    if (!closed)
-                        store.Dispose();
-                    closed = true;
-                }
+                if (!closed)
+                    store.Dispose();
+                closed = true;
                 return ended.Ring();
             }).ConfigureAwait(false);
         }
 
-        /// <summary>True if SendAsync has nothing more to send, or cannot send it now.</summary>
-        bool NeedsNoLonger
+        /// <summary>Returns whether SendAsync has nothing more to send, or cannot send it now.</summary>
+        bool NeedsNoLonger()
         {
-            get
+            lock (gate)
             {
-                lock (gate)
-                {
-                    var tried = records.Where(r => !problems.ContainsKey(r.Key) && r.Value.Dispute == null);
-                    return closed || (Failed && !LacksSpace) || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
-                }
+                var tried = records.Where(r => !problems.ContainsKey(r.Key) && r.Value.Dispute == null);
+                return closed || (Failed && !LacksSpace()) || !tried.Any(r => r.Value.Dirty || r.Value.Sent != null);
             }
         }
 
-        /// <summary>True if the last SendAsync only could not store another device's save here: all writes are still
-        /// sent then.</summary>
-        bool LacksSpace
+        /// <summary>Returns whether the last SendAsync only could not store another device's save here: all writes are
+        /// still sent then.</summary>
+        bool LacksSpace()
         {
-            get
-            {
-                GamedError now = lastProblem;
-                lock (gate)
-                    return now != null && now.Code == "local_disk"
-                        && problems.Values.Any(problem => problem.Error.Code == "local_disk");
-            }
+            lock (gate)
+                return lastProblem?.Code == "local_disk"
+                    && problems.Values.Any(problem => problem.Error.Code == "local_disk");
         }
 
         /// <summary>Waits for the first SendAsync, at most `within` seconds; returns whether this device has ever
@@ -1142,7 +1107,7 @@ namespace Gamed
         public Task<bool> ReadyAsync(double within = 5, CancellationToken cancel = default(CancellationToken)) =>
             Task.Run(async () =>
             {
-                await UntilAsync(() => NeedsNoWait, within, cancel).ConfigureAwait(false);
+                await UntilAsync(NeedsNoWait, within, cancel).ConfigureAwait(false);
                 return cursor != null;
             }, cancel);
 
@@ -1168,14 +1133,11 @@ namespace Gamed
             }
         }
 
-        /// <summary>True if waiting for SendAsync would not help ReadyAsync.</summary>
-        bool NeedsNoWait
+        /// <summary>Returns whether waiting for SendAsync would not help ReadyAsync.</summary>
+        bool NeedsNoWait()
         {
-            get
-            {
-                lock (gate)
-                    return reached || closed || (Failed && (cursor != null || Ends(lastProblem)));
-            }
+            lock (gate)
+                return reached || closed || (Failed && (cursor != null || Ends(lastProblem)));
         }
 
         /// <summary>True if the last SendAsync failed, and Start was not called since to overcome that.</summary>
@@ -1252,11 +1214,8 @@ namespace Gamed
             Dictionary<string, object> plain = Saves.Plain(meta);
             return InTurn(() =>
             {
-                lock (gate)
-                {
-                    Local local = Kept(slot, data, contentType, plain);
-                    Change(slot, record => record.Wrote(local));
-                }
+                Local local = Kept(slot, data, contentType, plain);
+                Change(slot, record => record.Wrote(local));
                 return bell.Ring();
             });
         }
@@ -1270,12 +1229,9 @@ namespace Gamed
             Saves.PathOf(slot);
             return InTurn(() =>
             {
-                lock (gate)
-                {
-                    if (IsUnknown(RecordOf(slot)))
-                        throw new NotKnownException();
-                    Change(slot, record => record.RemovedHere(includingNewer));
-                }
+                if (IsUnknown(RecordOf(slot)))
+                    throw new NotKnownException();
+                Change(slot, record => record.RemovedHere(includingNewer));
                 return bell.Ring();
             });
         }
@@ -1292,12 +1248,8 @@ namespace Gamed
 
         /// <summary>Lists the conflicts in which the player has to choose.</summary>
         public Task<IList<SyncConflict>> ConflictsAsync() =>
-            InTurn(() =>
-            {
-                lock (gate)
-                    return (IList<SyncConflict>)records.Values.Where(record => record.Dispute != null)
-                        .Select(record => new SyncConflict(this, record.Slot, record.Dispute)).ToList();
-            });
+            InTurn(() => (IList<SyncConflict>)records.Values.Where(record => record.Dispute != null)
+                .Select(record => new SyncConflict(this, record.Slot, record.Dispute)).ToList());
 
         /// <summary>Reads the bytes that KeepTheirsAsync or a delete, also on this device, last replaced here: to undo
         /// the choice.</summary>
@@ -1313,13 +1265,10 @@ namespace Gamed
         public Task<IList<OtherPlayer>> OtherPlayersAsync() =>
             InTurn(() =>
             {
-                lock (gate)
-                {
-                    Open();
-                    List<object> known = store.AdoptedBefore();
-                    return (IList<OtherPlayer>)OtherFolders().Select(name => OtherIn(name, known))
-                        .Where(other => other != null).ToList();
-                }
+                Open();
+                List<object> known = store.AdoptedBefore();
+                return (IList<OtherPlayer>)OtherFolders().Select(name => OtherIn(name, known))
+                    .Where(other => other != null).ToList();
             });
 
         OtherPlayer OtherIn(string name, List<object> known)
@@ -1365,32 +1314,29 @@ namespace Gamed
             HashSet<string> chosen = slots == null ? null : new HashSet<string>(slots);
             return InTurn(() =>
             {
-                lock (gate)
-                {
-                    Open();
-                    if (PlayerId == "")
-                        throw Errors.SignedOut();
-                    IList<string> done = new List<string>();
-                    if (!OtherFolders().Contains(playerId))
-                        return done;
-                    List<object> known = store.AdoptedBefore();
-                    try
-                    {
-                        using (var left = new Store(Path.Combine(place, playerId)))
-                            foreach (KeyValuePair<string, Local> each in LeftIn(left))
-                            {
-                                bool wanted = chosen != null ? chosen.Contains(each.Key)
-                                    : !known.Contains(each.Key + "/" + each.Value.Sha256);
-                                if (wanted && RecordOf(each.Key).Idle && Offer(left, each.Key, each.Value))
-                                    done.Add(each.Key);
-                            }
-                    }
-                    finally
-                    {
-                        bell.Ring();
-                    }
+                Open();
+                if (PlayerId == "")
+                    throw Errors.SignedOut();
+                IList<string> done = new List<string>();
+                if (!OtherFolders().Contains(playerId))
                     return done;
+                List<object> known = store.AdoptedBefore();
+                try
+                {
+                    using (var left = new Store(Path.Combine(place, playerId)))
+                        foreach (KeyValuePair<string, Local> each in LeftIn(left))
+                        {
+                            bool wanted = chosen != null ? chosen.Contains(each.Key)
+                                : !known.Contains(each.Key + "/" + each.Value.Sha256);
+                            if (wanted && RecordOf(each.Key).Idle && Offer(left, each.Key, each.Value))
+                                done.Add(each.Key);
+                        }
                 }
+                finally
+                {
+                    bell.Ring();
+                }
+                return done;
             });
         }
 
@@ -1407,7 +1353,7 @@ namespace Gamed
 
         IEnumerable<string> OtherFolders()
         {
-            string own = PlayerId == "" ? Unowned : SafeName(PlayerId);
+            string own = FolderName(PlayerId);
             return Directory.GetDirectories(place).Select(Path.GetFileName).Where(name => name != own
                 && name != Unowned).OrderBy(name => name, StringComparer.Ordinal).ToList();
         }
@@ -1432,13 +1378,16 @@ namespace Gamed
 
         internal Task<SyncSide> MineAsync(string slot) => InTurn(() => Side(slot, record => record.Local));
 
-        /// <summary>Runs `work` on another thread, after all earlier work.</summary>
+        /// <summary>Runs `work` on another thread, after all earlier work, and holds the gate meanwhile.</summary>
         Task<T> InTurn<T>(Func<T> work)
         {
             lock (turn)
             {
-                Task<T> next = last.ContinueWith(before => Errors.OnDisk(work), CancellationToken.None,
-                    TaskContinuationOptions.None, TaskScheduler.Default);
+                Task<T> next = last.ContinueWith(before =>
+                {
+                    lock (gate)
+                        return Errors.OnDisk(work);
+                }, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
                 last = next;
                 return next;
             }
@@ -1447,29 +1396,26 @@ namespace Gamed
         Save Look(string slot, bool take)
         {
             Saves.PathOf(slot);
-            lock (gate)
+            Record record = RecordOf(slot);
+            if (IsUnknown(record))
+                throw new NotKnownException();
+            if (record.Offered != null && store.Load(slot, record.Offered.Sha256) == null)
+                record = Change(slot, r => r.With(made => made.Offered = null));  // the other player still has it
+            Record seen = Seen(record);
+            if (seen.Local == null && record.Newer && record.Remote != null)
+                throw new UnreachableException("not_arrived", "This save has not arrived on this device yet.");
+            byte[] data = seen.Local == null ? null : BytesOf(slot, seen.Local);
+            if (take)
+                Change(slot, r => seen);
+            if (seen.Local == null && seen.Deleted)
+                throw new DeletedException(new Failure("deleted", "This save was deleted."));
+            if (seen.Local == null)
+                return null;
+            string etag = seen.Dirty || seen.Base == null ? "" : seen.Base.Etag;
+            return new Save
             {
-                Record record = RecordOf(slot);
-                if (IsUnknown(record))
-                    throw new NotKnownException();
-                if (record.Offered != null && store.Load(slot, record.Offered.Sha256) == null)
-                    record = Change(slot, r => r.With(made => made.Offered = null));  // the other player still has it
-                Record seen = Seen(record);
-                if (seen.Local == null && record.Newer && record.Remote != null)
-                    throw new UnreachableException("not_arrived", "This save has not arrived on this device yet.");
-                byte[] data = seen.Local == null ? null : BytesOf(slot, seen.Local);
-                if (take)
-                    Change(slot, r => seen);
-                if (seen.Local == null && seen.Deleted)
-                    throw new DeletedException(new Failure("deleted", "This save was deleted."));
-                if (seen.Local == null)
-                    return null;
-                string etag = seen.Dirty || seen.Base == null ? "" : seen.Base.Etag;
-                return new Save
-                {
-                    Etag = etag, Data = data, ContentType = seen.Local.ContentType, Meta = Saves.Plain(seen.Local.Meta),
-                };
-            }
+                Etag = etag, Data = data, ContentType = seen.Local.ContentType, Meta = Saves.Plain(seen.Local.Meta),
+            };
         }
 
         byte[] BytesOf(string slot, Local local)
@@ -1507,33 +1453,23 @@ namespace Gamed
             return Arrived(record) ? record.Took() : record;
         }
 
-        IEnumerable<SyncStatus> Statuses()
-        {
-            lock (gate)
-                return records.Keys.Select(StatusOf).ToList();
-        }
+        List<SyncStatus> Statuses() => records.Keys.Select(StatusOf).ToList();
 
         SyncStatus StatusOf(string slot)
         {
-            lock (gate)
+            Record record = RecordOf(slot);
+            SlotProblem problem = problems.Find(slot), visible = problem ?? copyProblems.Find(slot);
+            Local shown = Seen(record).Local;
+            return new SyncStatus
             {
-                Record record = RecordOf(slot);
-                SlotProblem problem, copyProblem;
-                problems.TryGetValue(slot, out problem);
-                copyProblems.TryGetValue(slot, out copyProblem);
-                SlotProblem visible = problem ?? copyProblem;
-                Local shown = Seen(record).Local;
-                return new SyncStatus
-                {
-                    Slot = slot,
-                    State = State(record, problem),
-                    Size = shown?.Size,
-                    Meta = Saves.Plain(shown?.Meta),
-                    Modified = shown == null ? "" : shown.Modified,
-                    Copies = record.Remote == null ? new List<long>() : record.Remote.Conflicts,
-                    Problem = visible?.Error,
-                };
-            }
+                Slot = slot,
+                State = State(record, problem),
+                Size = shown?.Size,
+                Meta = Saves.Plain(shown?.Meta),
+                Modified = shown == null ? "" : shown.Modified,
+                Copies = record.Remote == null ? new List<long>() : record.Remote.Conflicts,
+                Problem = visible?.Error,
+            };
         }
 
         string State(Record record, SlotProblem problem)
@@ -1554,16 +1490,13 @@ namespace Gamed
 
         SyncSide Side(string slot, Func<Record, Local> which)
         {
-            lock (gate)
-            {
-                Local local = which(RecordOf(slot));
-                if (local == null)
-                    return null;
-                byte[] data = store.Load(slot, local.Sha256);
-                if (data == null)
-                    throw Damaged(slot);
-                return SideOf(data, local);
-            }
+            Local local = which(RecordOf(slot));
+            if (local == null)
+                return null;
+            byte[] data = store.Load(slot, local.Sha256);
+            if (data == null)
+                throw Damaged(slot);
+            return SideOf(data, local);
         }
 
         /// <summary>Reads a side from this device, else from the server.</summary>
@@ -1606,13 +1539,10 @@ namespace Gamed
             Dictionary<string, object> plain = Saves.Plain(meta);
             return InTurn(() =>
             {
-                lock (gate)
-                {
-                    Local like = RecordOf(shown.Slot).Local ?? Local.Of(shown.Current);
-                    string contentType = like == null ? GamedClient.Bytes : like.ContentType;
-                    Local local = Kept(shown.Slot, data, contentType, plain);
-                    return Answered(shown, record => record.Merged(local));
-                }
+                Local like = RecordOf(shown.Slot).Local ?? Local.Of(shown.Current);
+                string contentType = like == null ? GamedClient.Bytes : like.ContentType;
+                Local local = Kept(shown.Slot, data, contentType, plain);
+                return Answered(shown, record => record.Merged(local));
             });
         }
 
@@ -1620,20 +1550,17 @@ namespace Gamed
 
         bool Answered(SyncConflict shown, Func<Record, Record> how)
         {
-            lock (gate)
-            {
-                Dispute dispute = RecordOf(shown.Slot).Dispute;
-                if (dispute == null || !Json.Same(Dispute.ToJson(dispute), Dispute.ToJson(shown.Shown)))
-                    throw new ConflictOverException();
-                Change(shown.Slot, how);
-            }
+            Dispute dispute = RecordOf(shown.Slot).Dispute;
+            if (dispute == null || !Json.Same(Dispute.ToJson(dispute), Dispute.ToJson(shown.Shown)))
+                throw new ConflictOverException();
+            Change(shown.Slot, how);
             return bell.Ring();
         }
 
         Record RecordOf(string slot)
         {
-            Record record;
-            return records.TryGetValue(slot, out record) ? record : new Record { Slot = slot };
+            lock (gate)
+                return records.Find(slot) ?? new Record { Slot = slot };
         }
 
         /// <summary>Changes a record, on disk when it returns.</summary>
@@ -1656,22 +1583,13 @@ namespace Gamed
 
         /// <summary>Leaves a save out of OtherPlayersAsync from now on: the game has read it, or the server has it. It
         /// is only listed again if this fails.</summary>
-        void NoteAdopted(string save)
-        {
-            try
+        void NoteAdopted(string save) =>
+            Disk.Try(() =>
             {
-                Errors.OnDisk(() =>
-                {
-                    List<object> known = store.AdoptedBefore();
-                    if (!known.Contains(save))
-                        store.KeepAbout("adopted", known.Concat(new object[] { save }).ToList());
-                    return true;
-                });
-            }
-            catch (LocalDamagedException)
-            {
-            }
-        }
+                List<object> known = store.AdoptedBefore();
+                if (!known.Contains(save))
+                    store.KeepAbout("adopted", known.Concat(new object[] { save }).ToList());
+            });
 
         void Open()
         {
@@ -1723,8 +1641,7 @@ namespace Gamed
                 sending.Release();
             }
             TellProblem();
-            if (failure != null)
-                failure.Throw();
+            failure?.Throw();
         }
 
         /// <summary>Awaits `work`, which the end of this Sync cancels, too; throws InUseException then.</summary>
@@ -1761,52 +1678,35 @@ namespace Gamed
             }
         }
 
+        /// <summary>Adopts the saves of `left`, which keeps those of slots that have a pending write here, and damaged
+        /// files.</summary>
         void AdoptAll(Store left, SortedDictionary<string, Record> theirs)
         {
-            foreach (string slot in Adopted(left, theirs.ToDictionary(each => each.Key, each => each.Value.Local)))
-                left.Forget(slot);
-        }
-
-        /// <summary>Adopts saves of `left`; returns the slots, without those that have a pending write here or a
-        /// damaged file.</summary>
-        List<string> Adopted(Store left, IDictionary<string, Local> saves)
-        {
-            var done = new List<string>();
-            foreach (KeyValuePair<string, Local> each in saves)
+            foreach (KeyValuePair<string, Record> each in theirs)
             {
                 Record mine = RecordOf(each.Key);
-                if (each.Value != null && !Local.Same(mine.Local, each.Value))
+                Local local = each.Value.Local;
+                if (local != null && !Local.Same(mine.Local, local))
                 {
-                    byte[] data = left.Load(each.Key, each.Value.Sha256);
+                    byte[] data = left.Load(each.Key, local.Sha256);
                     if (data == null || !mine.Idle)
                         continue;
                     store.Add(each.Key, data);
-                    Change(each.Key, record => record.Adopted(each.Value));
+                    Change(each.Key, record => record.Adopted(local));
                 }
-                done.Add(each.Key);
+                left.Forget(each.Key);
             }
-            return done;
         }
 
         /// <summary>Keeps the player's name beside the saves: it has to outlast the credential, for
         /// OtherPlayersAsync.</summary>
-        static void NoteName(Store store, Credential credential)
-        {
-            string name = credential.PlayerName;
-            try
+        void NoteName(Credential credential) =>
+            Disk.Try(() =>
             {
-                Errors.OnDisk(() =>
-                {
-                    if (name != null && name != store.Name)
-                        store.KeepAbout("name", name);
-                    return true;
-                });
-            }
-            catch (LocalDamagedException)
-            {
-                // the next start tries again
-            }
-        }
+                string name = credential.PlayerName;
+                if (name != null && name != store.Name)
+                    store.KeepAbout("name", name);
+            });
 
         /// <summary>Opens the player's saves once a player has signed in, and adopts the earlier ones.</summary>
         async Task OwnAsync(CancellationToken cancel)
@@ -1817,27 +1717,13 @@ namespace Gamed
             lock (gate)
             {
                 Open();
-                var opened = new Store(Path.Combine(place, SafeName(credential.PlayerId)));
-                SortedDictionary<string, Record> found, theirs = records;
-                string known;
-                try
+                Store left = store;
+                SortedDictionary<string, Record> theirs = records;
+                Enter(credential.PlayerId);
+                using (left)
                 {
-                    found = opened.Records();
-                    known = opened.Cursor;
-                }
-                catch
-                {
-                    opened.Dispose();
-                    throw;
-                }
-                using (Store left = store)
-                {
-                    PlayerId = credential.PlayerId;
-                    store = opened;
-                    records = found;
-                    cursor = known;
                     AdoptAll(left, theirs);
-                    NoteName(opened, credential);
+                    NoteName(credential);
                 }
             }
         }
@@ -1944,7 +1830,7 @@ namespace Gamed
                         }
                         attempt = error == null ? 0 : Math.Min(attempt + 1, 8);
                         double seconds = error == null ? UntilDue() : Wire.PauseAfter(error, attempt);
-                        Task change = error == null || LacksSpace ? bell.Rung : null;
+                        Task change = error == null || LacksSpace() ? bell.Rung : null;
                         await EitherAsync(change, seconds, over.Token).ConfigureAwait(false);
                     }
                     if (!stop.IsCancellationRequested)
@@ -2002,22 +1888,20 @@ namespace Gamed
                     string asked = cursor;
                     double began = Now();
                     bool rang = false;
-                    GamedError error = null;
                     try
                     {
                         rang = asked != null && await WaitedAsync(asked, over).ConfigureAwait(false);
                         attempt = 0;
+                        if (rang)
+                            bell.Ring();
                     }
-                    catch (GamedError e)
+                    catch (GamedError error)
                     {
-                        error = e;
-                    }
-                    if (rang || Ends(error))  // SendAsync tries the same; after a sign-in it succeeds: wait again
-                        bell.Ring();
-                    if (error != null)
+                        if (Ends(error))  // SendAsync tries the same; after a sign-in it succeeds: wait again
+                            bell.Ring();
                         await Delay(Wire.PauseAfter(error, attempt), over).ConfigureAwait(false);
-                    if (error != null)
                         attempt = Math.Min(attempt + 1, 8);
+                    }
                     if (rang || Now() - began < 1)  // SendAsync needs a moment; at most one request per second
                         await Delay(1, over).ConfigureAwait(false);
                 }
@@ -2048,7 +1932,7 @@ namespace Gamed
         {
             lock (gate)
             {
-                List<SyncStatus> statuses = Statuses().ToList();
+                List<SyncStatus> statuses = Statuses();
                 Dictionary<string, string> before = reported, now = statuses.ToDictionary(s => s.Slot, LookOf);
                 reported = now;
                 return statuses.Where(s => s.Shown && (!before.ContainsKey(s.Slot) || before[s.Slot] != now[s.Slot]))
@@ -2150,9 +2034,7 @@ namespace Gamed
             }
             foreach (string slot in Known().Where(each => !all.Compared.Contains(each)))
             {
-                Record record;
-                lock (gate)
-                    record = RecordOf(slot);
+                Record record = RecordOf(slot);
                 SaveInfo entry;
                 bool has = all.Listed.TryGetValue(slot, out entry);
                 bool moved = record.Base != null && (entry == null || record.Base.Etag != entry.Etag);
@@ -2167,9 +2049,7 @@ namespace Gamed
         async Task CompareUnlistedAsync(GamedClient only, string slot, bool has, SaveInfo entry,
             CancellationToken cancel)
         {
-            Record record;
-            lock (gate)
-                record = RecordOf(slot);
+            Record record = RecordOf(slot);
             SaveInfo written = record.Base;
             if (written == null || (entry != null && entry.Etag == written.Etag))
                 return;
@@ -2179,7 +2059,7 @@ namespace Gamed
                 return;
             }
             IList<SaveVersion> history = await HistoryAsync(only, slot, written.Version, cancel).ConfigureAwait(false);
-            bool known = history.Any(version => version.Save != null && version.Save.Etag == written.Etag);
+            bool known = history.Any(version => version.Save?.Etag == written.Etag);
             Change(slot, r => r.Relisted(known, false, true));
         }
 
@@ -2190,8 +2070,7 @@ namespace Gamed
                 : await HistoryAsync(only, record.Slot, stands.Version, cancel).ConfigureAwait(false);
             SaveVersion newest = history.FirstOrDefault(version => version.Kind != "conflict");
             bool deleted = newest != null && newest.Kind == "delete";
-            bool kept = record.Base == null
-                || history.Any(version => version.Save != null && version.Save.Etag == record.Base.Etag);
+            bool kept = record.Base == null || history.Any(version => version.Save?.Etag == record.Base.Etag);
             bool agrees = entry != null && record.Local != null && entry.Sha256 == record.Local.Sha256;
             bool known = (kept && (deleted || has)) || agrees;
             Change(record.Slot, r => r.Relisted(known, deleted, has));
@@ -2250,8 +2129,8 @@ namespace Gamed
             {
                 Record record = RecordOf(slot);
                 Sent sent = record.Sent;
-                SlotProblem problem;
-                if (problems.TryGetValue(slot, out problem) && sent != null)
+                SlotProblem problem = problems.Find(slot);
+                if (problem != null && sent != null)
                 {
                     if (problem.Final && !Local.Same(sent.Local, record.Local))
                         sent = null;  // the server refused it, and the game has written other bytes since
@@ -2288,7 +2167,7 @@ namespace Gamed
             catch (ConflictException error)
             {
                 if (error.Code == "superseded")
-                    return record => record.Superseded(error);
+                    return record => record.Performed(error.Yours, error.Current);
                 return record => record.Disputed(error);
             }
         }
@@ -2305,11 +2184,11 @@ namespace Gamed
             try
             {
                 await only.DeleteAsync(slot, sent.Base, cancel).ConfigureAwait(false);
-                return record => record.Removed(null);
+                return record => record.Performed(null, null);
             }
             catch (NotFoundException)
             {
-                return record => record.Removed(null);  // the slot is empty, as wanted
+                return record => record.Performed(null, null);  // the slot is empty, as wanted
             }
             catch (ConflictException refusal)
             {
@@ -2318,15 +2197,11 @@ namespace Gamed
             IList<SaveVersion> history = await only.VersionsAsync(slot, cancel, sent.Base.Version, PageVersions)
                 .ConfigureAwait(false);
             if (history.Any(version => version.Kind == "delete" && version.Parent == sent.Base.Version))
-                return record => record.Removed(error.Current);  // performed before another device wrote
+                return record => record.Performed(null, error.Current);  // before another device wrote
             return record => record.Disputed(error);
         }
 
-        bool Waits(IDictionary<string, SlotProblem> which, string slot)
-        {
-            SlotProblem problem;
-            return which.TryGetValue(slot, out problem) && Now() < problem.Due;
-        }
+        bool Waits(IDictionary<string, SlotProblem> which, string slot) => Now() < which.Find(slot)?.Due;
 
         /// <summary>Notes the error for the slot; throws it if it says nothing of the slot.</summary>
         void Refuse(IDictionary<string, SlotProblem> which, string slot, GamedError error)
@@ -2346,31 +2221,56 @@ namespace Gamed
         /// conflict.</summary>
         async Task SendOfferedAsync(GamedClient only, string slot, CancellationToken cancel)
         {
-            Local offered;
+            Record record = RecordOf(slot);
+            Local offered = record.Offered;
+            bool taken = record.Base != null || record.Remote != null || record.Sent != null || record.Dispute != null;
+            if (offered == null || taken)
+                return;
+            await SendAsideAsync(only, slot, new Sent { Local = offered }, (now, info, refusal) =>
+            {
+                if (now.Offered != offered)
+                    return now;
+                if (refusal != null)
+                    return now.NotPlaced(refusal);
+                // without info the file is damaged; the other player still has it
+                return info != null ? now.Placed(info) : now.With(made => made.Offered = null);
+            }, cancel).ConfigureAwait(false);
+        }
+
+        /// <summary>Sends the slot's UnsentCopy, until the server has answered. A refusal is expected: the server has
+        /// kept the bytes then, or does not know this save.</summary>
+        async Task SendCopyAsync(GamedClient only, string slot, CancellationToken cancel)
+        {
+            Record record = RecordOf(slot);
+            Sent copy = record.UnsentCopy;
+            if (copy == null || copy.Local == null || record.Sent != null)
+                return;
+            await SendAsideAsync(only, slot, copy, (now, info, refusal) =>
+                now.UnsentCopy == copy ? now.With(r => r.UnsentCopy = null) : now, cancel).ConfigureAwait(false);
+        }
+
+        /// <summary>Sends bytes for which other writes of the slot do not wait. `after` returns the record after the
+        /// server's answer, a SaveInfo or a refusal; it gets neither if the file is damaged.</summary>
+        async Task SendAsideAsync(GamedClient only, string slot, Sent sent,
+            Func<Record, SaveInfo, Conflict, Record> after, CancellationToken cancel)
+        {
             byte[] data;
             lock (gate)
             {
-                Record record = RecordOf(slot);
-                bool taken = record.Base != null || record.Remote != null || record.Sent != null;
-                offered = record.Offered;
-                if (offered == null || taken || record.Dispute != null || Waits(copyProblems, slot))
+                if (Waits(copyProblems, slot))
                     return;
-                data = store.Load(slot, offered.Sha256);
+                data = store.Load(slot, sent.Local.Sha256);
             }
-            // without data the file is damaged; the other player still has it
-            Func<Record, Record> how = record => record.With(made => made.Offered = null);
+            SaveInfo info = null;
+            Conflict refusal = null;
             try
             {
                 if (data != null)
-                {
-                    var write = new Sent { Local = offered };
-                    SaveInfo info = await PutAsync(only, slot, data, write, cancel).ConfigureAwait(false);
-                    how = record => record.Placed(info);
-                }
+                    info = await PutAsync(only, slot, data, sent, cancel).ConfigureAwait(false);
             }
             catch (ConflictException error)
             {
-                how = record => record.NotPlaced(error);
+                refusal = error;
             }
             catch (GamedError error)
             {
@@ -2380,42 +2280,7 @@ namespace Gamed
             lock (gate)
             {
                 copyProblems.Remove(slot);
-                Change(slot, record => record.Offered == offered ? how(record) : record);
-            }
-        }
-
-        /// <summary>Sends the slot's UnsentCopy, until the server has answered. Other writes do not wait for
-        /// it.</summary>
-        async Task SendCopyAsync(GamedClient only, string slot, CancellationToken cancel)
-        {
-            Sent copy;
-            byte[] data;
-            lock (gate)
-            {
-                Record record = RecordOf(slot);
-                copy = record.UnsentCopy;
-                if (copy == null || copy.Local == null || record.Sent != null || Waits(copyProblems, slot))
-                    return;
-                data = store.Load(slot, copy.Local.Sha256);
-            }
-            try
-            {
-                if (data != null)  // a damaged file cannot be sent: give up
-                    await PutAsync(only, slot, data, copy, cancel).ConfigureAwait(false);
-            }
-            catch (ConflictException)
-            {
-                // expected: the server has kept the bytes, or does not know this save
-            }
-            catch (GamedError error)
-            {
-                Refuse(copyProblems, slot, error);
-                return;
-            }
-            lock (gate)
-            {
-                copyProblems.Remove(slot);
-                Change(slot, r => r.UnsentCopy == copy ? r.With(fresh => fresh.UnsentCopy = null) : r);
+                Change(slot, record => after(record, info, refusal));
             }
         }
 
@@ -2423,10 +2288,8 @@ namespace Gamed
         /// conflict.</summary>
         async Task DismissAsync(GamedClient only, string slot, CancellationToken cancel)
         {
-            Record record;
-            lock (gate)
-                record = RecordOf(slot);
-            if (record.Spent == null || record.Dirty || record.Sent != null || record.Dispute != null)
+            Record record = RecordOf(slot);
+            if (record.Spent == null || !record.Idle)
                 return;
             if (record.Base != null && record.Base.Sha256 == record.Spent.Sha256)
             {
@@ -2500,10 +2363,14 @@ namespace Gamed
             return found.Data;
         }
 
-        static string SafeName(string name)
+        /// <summary>Returns the folder of a player's saves; of those before the first sign-in if the id is
+        /// empty.</summary>
+        static string FolderName(string playerId)
         {
-            bool safe = Regex.IsMatch(name, @"\A[A-Za-z0-9_-]{1,64}\z");
-            return safe ? name : Saves.Hex(Saves.Hash(Encoding.UTF8.GetBytes(name)));
+            if (playerId == "")
+                return Unowned;
+            bool safe = Regex.IsMatch(playerId, @"\A[A-Za-z0-9_-]{1,64}\z");
+            return safe ? playerId : Saves.Hex(Saves.Hash(Encoding.UTF8.GetBytes(playerId)));
         }
     }
 }
