@@ -130,9 +130,7 @@ func _use(id: String) -> GamedError:
 	var safe := id if Tools.only(id, Tools.BASE64URL, 64) else id.sha256_text()
 	var store := Store.new("%s/%s" % [_place, safe if id != "" else UNOWNED])
 	var error := store.open()
-	if error:
-		return error
-	var read := store.records()
+	var read := Result.failed(error) if error else store.records()
 	if read.error:
 		store.close()
 		return read.error
@@ -177,21 +175,30 @@ func _adopted(left: Store, records: Dictionary) -> Result:
 		var mine := _record(slot)
 		var local: Variant = records[slot]["local"]
 		if local and not Record.same(mine["local"], local):
-			var data: Variant = left.load_body(slot, local["sha256"])
-			if data == null or not Record.is_idle(mine):
+			var copied := _copied(left, local, Record.adopted(mine, local)) if Record.is_idle(mine) else Result.ok(false)
+			if copied.error:
+				return copied
+			if not copied.value:
 				continue
-			if _store.add(slot, data) == null:
-				return _cannot_keep()
-			var kept := _keep(Record.adopted(mine, local))
-			if kept.error:
-				return kept
 		done.append(slot)
 	return Result.ok(done)
 
 
+# Copies bytes of `left`, and keeps the record that names them: Result of whether that was done; not for a damaged file.
+func _copied(left: Store, local: Dictionary, record: Dictionary) -> Result:
+	if _shut():
+		return Result.failed(_shut())
+	var data: Variant = left.load_body(record["slot"], local["sha256"])
+	if data == null:
+		return Result.ok(false)
+	if _store.add(record["slot"], data) == null:
+		return _cannot_keep()
+	var kept := _keep(record)
+	return kept if kept.error else Result.ok(true)
+
+
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
 func _own() -> GamedError:
-	await Platform.frame()
 	var credential := _client.credential()
 	if credential == null:
 		return _signed_out()
@@ -234,8 +241,6 @@ func close() -> void:
 #   game has not read: they replace nothing here.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
 class Record:
-	extends RefCounted
-
 	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy", "offered"]
 
 	static func fresh(slot: String) -> Dictionary:
@@ -363,16 +368,9 @@ class Record:
 			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
 		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
 
-	static func written(record: Dictionary, info: Dictionary, cursor: Variant) -> Dictionary:
-		return with(acknowledged(record, info), {"remote": info, "deleted": false, "unlisted": cursor})
-
-	static func removed(record: Dictionary, current: Variant = null) -> Dictionary:
-		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
-
-	# The write succeeded, and another device has written since.
-	static func superseded(record: Dictionary, error: GamedError) -> Dictionary:
-		var current: Variant = error.current()
-		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
+	# The same, and the server has `current` now, which is another one if another device has written since.
+	static func succeeded(record: Dictionary, info: Variant, current: Variant) -> Dictionary:
+		return with(acknowledged(record, info), {"remote": current, "deleted": current == null})
 
 	static func disputed(record: Dictionary, error: GamedError) -> Dictionary:
 		var current: Variant = error.current()
@@ -435,8 +433,7 @@ class Record:
 		var info: Variant = theirs(record)
 		var local: Variant = local_of(info) if info else null
 		var deleted: Variant = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
-		var changes := {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null}
-		return with(gave_way(record), changes)
+		return with(gave_way(record), {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null})
 
 	static func merged(record: Dictionary, local: Dictionary) -> Dictionary:
 		var alike: Variant = record["local"] != null and record["local"]["sha256"] == local["sha256"]
@@ -473,7 +470,7 @@ class Record:
 
 	# Parses a record on the disk; null if it is damaged.
 	static func of(text: String) -> Variant:
-		var value: Variant = Platform.parsed(text) if not Tools.too_deep(text) else null
+		var value: Variant = Tools.parsed(text)
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
 			return null
 		var made := fresh(value["slot"])
@@ -483,41 +480,33 @@ class Record:
 			made[name] = value[name]
 		if value.get("unlisted") is String:  # records of older versions of this client lack it
 			made["unlisted"] = value["unlisted"]
-		for name: String in MEMBERS:
-			var kept: Variant = value.get(name)
-			if kept == null:
-				continue
-			if not kept is Dictionary:
-				return null
-			made[name] = _member_of(name, kept)
-			if made[name] == null:
+		var members: Variant = _members_of(value, MEMBERS)
+		return with(made, members) if members else null
+
+	# Those members of a record, or of one of its members, of which each may be null; null if one is damaged.
+	static func _members_of(kept: Dictionary, names: Array) -> Variant:
+		var made := {}
+		for name: String in names:
+			made[name] = _member_of(name, kept[name]) if kept.get(name) is Dictionary else null
+			if kept.get(name) != null and made[name] == null:
 				return null
 		return made
 
 	static func _member_of(name: String, kept: Dictionary) -> Variant:
-		if name in ["local", "dropped", "offered"]:
-			return _local(kept)
-		if name in ["base", "remote", "spent"]:
-			return SaveInfo.of(kept).value
-		var made := {}
-		for each: String in ["base", "current", "copy"] if name == "dispute" else ["base"]:
-			made[each] = SaveInfo.of(kept[each]).value if kept.get(each) else null
-			if kept.get(each) and made[each] == null:
-				return null
-		if name == "dispute":
-			made["reason"] = str(kept.get("reason"))
-			return made
-		made["local"] = _local(kept["local"]) if kept.get("local") else null
-		return null if kept.get("local") and made["local"] == null else made
+		match name:
+			"local", "dropped", "offered":
+				return _local(kept)
+			"sent", "unsent_copy":
+				return _members_of(kept, ["local", "base"])
+			"dispute":
+				var sides: Variant = _members_of(kept, ["base", "current", "copy"])
+				return with(sides, {"reason": str(kept.get("reason"))}) if sides else null
+		return SaveInfo.of(kept).value
 
 	static func _local(kept: Dictionary) -> Variant:
-		var size: Variant = Tools.integer(kept.get("size"))
-		for name: String in ["sha256", "content_type", "modified"]:
-			if not kept.get(name) is String:
-				return null
-		if size == null or not kept.get("meta") is Dictionary or not Tools.is_sha256(kept["sha256"]):
-			return null
-		return with(kept, {"size": size})
+		var types := {"sha256": "text", "content_type": "text", "modified": "text", "meta": "object", "size": "number"}
+		var found := Tools.members(Result.ok(kept), types)
+		return with(kept, found.value) if found.error == null and Tools.is_sha256(kept["sha256"]) else null
 
 
 # --- The disk ---------------------------------------------------------------------------------------------------------
@@ -529,8 +518,6 @@ class Record:
 # loses nothing, after a power cut one of them is whole, and no frame waits for the disk. What a power cut has torn is
 # kept in `damaged/<number>/<slot>`.
 class Store:
-	extends RefCounted
-
 	var folder: String = ""
 	var error: GamedError = null  # that of the last flush; the same until one succeeds
 	var ended: int = 0  # number of flushes that have ended
@@ -569,10 +556,8 @@ class Store:
 
 	# Result of {slot: record}, which `keep` changes.
 	func records() -> Result:
-		var file := Platform.open("/proc/sys/kernel/random/boot_id", FileAccess.READ) if Disk.flushes() else null
-		var boot := file.get_line() if file else ""
-		var data: Variant = Disk.read(folder + "/boot")
-		var last: String = data.get_string_from_utf8() if data != null else ""
+		var boot := Disk.system_line("/proc/sys/kernel/random/boot_id")
+		var last := Disk.read_text(folder + "/boot")
 		for slot: String in Platform.names(folder + "/slots"):
 			var read := _newest_of(slot, boot != last)
 			if read.error:
@@ -609,8 +594,8 @@ class Store:
 		var newest: Variant = null
 		_live[slot] = {}
 		for number: int in numbers:
-			var data: Variant = Disk.read("%s/record%s" % [_of(slot), "-%d" % number if number > 0 else ""])
-			var record: Variant = Record.of(data.get_string_from_utf8()) if data != null else null
+			var text := Disk.read_text("%s/record%s" % [_of(slot), "-%d" % number if number > 0 else ""])
+			var record: Variant = Record.of(text)
 			if record == null and newest == null and not restarted:
 				break
 			if record != null:
@@ -794,19 +779,15 @@ class Store:
 		return Disk.size_of(_of(slot) + "/" + info["sha256"]) == info["size"]
 
 	func cursor() -> Variant:
-		var data: Variant = Disk.read(folder + "/cursor")
-		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
+		var text := Disk.read_text(folder + "/cursor")
+		return text if text != "" else null
 
 	# The player's name, and a text `<slot>/<sha256>` for each save that they have adopted from another player.
 	func about() -> Dictionary:
-		var data: Variant = Disk.read(folder + "/player")
-		var value: Variant = Platform.parsed(data.get_string_from_utf8()) if data != null else null
+		var value: Variant = Platform.parsed(Disk.read_text(folder + "/player"))
 		var kept: Dictionary = value if value is Dictionary else {}
-		var adopted := []
-		for save: Variant in kept["adopted"] if kept.get("adopted") is Array else []:
-			if save is String:
-				adopted.append(save)
-		return {"name": Client.Credential.name_of(kept), "adopted": adopted}
+		var adopted: Array = kept["adopted"] if kept.get("adopted") is Array else []
+		return {"name": Client.Credential.name_of(kept), "adopted": Tools.filtered(adopted, TYPE_STRING)}
 
 	func keep_about(about: Dictionary) -> bool:
 		return Disk.write_whole(folder + "/player", Tools.ascii_json(about).to_ascii_buffer())
@@ -828,8 +809,6 @@ class Store:
 ## Both sides have changed since `base`. The client sends nothing of the slot until the player has chosen; the game may
 ## continue.
 class SyncConflict:
-	extends RefCounted
-
 	var slot: String = ""  ## The slot in which both sides have changed.
 	## changed; deleted: at the server; lost: the server does not know this save (erased, or restored from an old
 	## backup)
@@ -883,7 +862,7 @@ class SyncConflict:
 		if over.error:
 			return over
 		var like: Variant = over.value["local"] if over.value["local"] else current
-		var local := _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
+		var local := _sync._local(slot, data, meta, like["content_type"] if like else Client.BINARY)
 		return local if local.error else _sync._answer(Record.merged(over.value, local.value))
 
 
@@ -895,7 +874,7 @@ func is_open() -> bool:
 
 # The error with which every call fails; null while the saves are open.
 func _shut() -> GamedError:
-	return _is_closed() if _closed and _unusable == null else _unusable
+	return GamedError.new("in_use", "This Sync was closed.") if _closed and _unusable == null else _unusable
 
 
 ## Waits for the first round, at most `within` seconds; returns whether the first list has ever come here. A coroutine:
@@ -921,12 +900,15 @@ func _needs_no_wait() -> bool:
 
 # True if the last round failed only because a save of another device does not fit on this disk: new writes are sent.
 func _lacks_space() -> bool:
-	if _round_error == null or _round_error.code != "local_disk":
-		return false
+	return _round_error != null and _round_error.code == "local_disk" and _space_problem() != null
+
+
+# The error of a save of another device that does not fit on this disk, or null.
+func _space_problem() -> GamedError:
 	for noted: Dictionary in _problems.values():
 		if noted["error"].code == "local_disk":
-			return true
-	return false
+			return noted["error"]
+	return null
 
 
 # True for an error that ends `run`, because waiting does not help.
@@ -953,9 +935,7 @@ func peek(slot: String) -> Result:
 ## Keeps bytes on this device, on top of the version that the game last read or wrote here: the game may crash as soon
 ## as this returns. The disk has them soon after, see `flush`. The next round sends them; newer ones replace older ones
 ## that were not sent yet. `data`: bytes, or a text.
-func write(
-	slot: String, data: Variant, meta: Variant = null, content_type: String = "application/octet-stream"
-) -> Result:
+func write(slot: String, data: Variant, meta: Variant = null, content_type: String = Client.BINARY) -> Result:
 	var local := _local(slot, data, meta, content_type)
 	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
 
@@ -1088,7 +1068,7 @@ func adopt(id: String, slots: Variant = null) -> Result:
 		var wanted: Variant = slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known
 		if not wanted or not Record.is_idle(_record(slot)):
 			continue
-		var copied := _offer(left, slot, local)
+		var copied := _copied(left, local, Record.with(_record(slot), {"offered": local}))
 		error = copied.error
 		if error:
 			break
@@ -1098,19 +1078,6 @@ func adopt(id: String, slots: Variant = null) -> Result:
 	left.close(false)
 	_bell = true
 	return Result.failed(error) if error else Result.ok(done)
-
-
-# Result of whether the save was copied; not if its file is damaged.
-func _offer(left: Store, slot: String, local: Dictionary) -> Result:
-	if _shut():
-		return Result.failed(_shut())
-	var data: Variant = left.load_body(slot, local["sha256"])
-	if data == null:
-		return Result.ok(false)
-	if _store.add(slot, data) == null:
-		return _cannot_keep()
-	var kept := _keep(Record.with(_record(slot), {"offered": local}))
-	return kept if kept.error else Result.ok(true)
 
 
 # The folders of players who have signed in here before; their names have no dot.
@@ -1160,12 +1127,9 @@ func _look(slot: String, take: bool) -> Result:
 		bytes = _not_known()
 	elif Record.newer(record) and record["remote"]:
 		bytes = Result.wrong("not_arrived", "This save has not arrived on this device yet.")
-	if bytes.error:
-		return bytes
-	if take:
-		var kept := _keep(seen, false)
-		if kept.error:
-			return kept
+	var kept := _keep(seen, false) if take and bytes.error == null else bytes
+	if kept.error:
+		return kept
 	if seen["local"] == null:
 		return Result.wrong("deleted", "This save was deleted.") if seen["deleted"] else Result.ok()
 	return Result.ok({
@@ -1204,8 +1168,7 @@ func _seen(record: Dictionary) -> Dictionary:
 
 
 func _not_known() -> Result:
-	var words := "This device has not reached the server yet, so it does not know this save."
-	return Result.wrong("not_known", words)
+	return Result.wrong("not_known", "This device has not reached the server yet, so it does not know this save.")
 
 
 # Something newer is here to be read.
@@ -1222,8 +1185,7 @@ func _state(record: Dictionary, noted: Variant) -> String:
 		return NEWER
 	if _copy_problems.has(record["slot"]):
 		return REFUSED
-	var waits: Variant = record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]
-	if waits:
+	if record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]:
 		return WAITING
 	return UNKNOWN if _unknown(record) else IN_STEP
 
@@ -1377,10 +1339,6 @@ static func _cannot_keep() -> Result:
 	return Result.wrong("local_disk", "This device cannot keep saves.")
 
 
-func _is_closed() -> GamedError:
-	return GamedError.new("in_use", "This Sync was closed.")
-
-
 func _known() -> Array:
 	var found := _records.keys()
 	found.sort()
@@ -1489,26 +1447,16 @@ func _send_round(client: Client) -> Result:
 			var fetched := await _fetch(client, slot, wanted)
 			if fetched.error:
 				return fetched
-	for noted: Dictionary in _problems.values():
-		if noted["error"].code == "local_disk":
-			return Result.failed(noted["error"])  # until a save of another device fits on this disk
-	return Result.ok()
+	return Result.failed(_space_problem()) if _space_problem() else Result.ok()
 
 
 # Sends pending writes.
 func _send_all(client: Client) -> Result:
-	await Platform.frame()
 	for slot: String in _known():
-		var offer: Variant = _offer_to_send(slot)
-		if offer:
-			var offered := await _send_offered(client, slot, offer)
-			if offered.error:
-				return offered
-		var copy: Variant = _copy_to_send(slot)
-		if copy:
-			var copied := await _send_copy(client, slot, copy)
-			if copied.error:
-				return copied
+		for member: String in ["offered", "unsent_copy"]:
+			var beside := await _send_beside(client, slot, member)
+			if beside.error:
+				return beside
 		for _step in range(STEPS):
 			var next := _next(slot)
 			if next.error:
@@ -1518,10 +1466,9 @@ func _send_all(client: Client) -> Result:
 			var sent := await _send(client, slot, next.value["sent"])
 			if sent.error:
 				return sent
-		if _is_spent(slot):
-			var dismissed := await _dismiss(client, slot)
-			if dismissed.error:
-				return dismissed
+		var dismissed := await _dismiss(client, slot)
+		if dismissed.error:
+			return dismissed
 	return Result.ok()
 
 
@@ -1539,21 +1486,18 @@ func _listen(mine: int) -> void:
 	while mine == _listening and not _closed:
 		var began := Time.get_ticks_msec()
 		var cursor: Variant = _cursor
-		var rang := false
 		var seconds := 1.0
 		if cursor != null:
-			var client := _client.only(player_id, 1)
-			_waiting = client
-			var found := await client.changes(cursor, WAIT_SECONDS)
-			if found.error and _ends(found.error):
-				_bell = true  # the next round gets the same error and ends `run`; after a sign-in both begin again
+			_waiting = _client.only(player_id, 1)
+			var found := await _waiting.changes(cursor, WAIT_SECONDS)
 			attempt = int(min(attempt + 1, 8)) if found.error else 0
-			rang = found.error == null and found.value["cursor"] != cursor
 			if found.error:
+				_bell = _bell or _ends(found.error)  # the next round gets it, too, and ends `run`: both begin again later
 				seconds = Client.pause_after(found.error, attempt) * _client.pauses
-			elif not rang and Time.get_ticks_msec() - began > 1000:
+			elif found.value["cursor"] != cursor:
+				_bell = true
+			elif Time.get_ticks_msec() - began > 1000:
 				seconds = 0.0  # the server has waited, and nothing changed
-		_bell = _bell or rang
 		var end := Time.get_ticks_msec() + seconds * 1000
 		while Time.get_ticks_msec() <= end and mine == _listening and not _closed:
 			await Platform.frame()
@@ -1625,7 +1569,7 @@ func _hear_page(client: Client, unlisted: Dictionary) -> Result:
 	for slot: String in unlisted.keys():
 		if found.value["more"] and not listed.has(slot):
 			continue
-		var compared := await _compare_unlisted(client, slot, listed.get(slot))
+		var compared := await _compare(client, slot, listed.get(slot), false)
 		if compared.error:
 			return compared
 		unlisted.erase(slot)
@@ -1634,7 +1578,6 @@ func _hear_page(client: Client, unlisted: Dictionary) -> Result:
 
 # Keeps what the server has of each slot, then the cursor: on the disk, too, it must not be ahead of them.
 func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
-	await Platform.frame()
 	for slot: String in listed:
 		var there: Variant = null if listed[slot].has("deleted") else listed[slot]
 		var kept := _keep(Record.heard(_record(slot), there, there == null))
@@ -1643,7 +1586,7 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 	var flushed := await _until_firm()
 	if page["cursor"] != _kept_cursor and flushed.error == null:
 		if _closed or not _store.keep_cursor(page["cursor"]):
-			return Result.failed(_is_closed()) if _closed else _cannot_keep()
+			return Result.failed(_shut()) if _closed else _cannot_keep()
 		_kept_cursor = page["cursor"]
 	_cursor = page["cursor"]
 	_whole = null
@@ -1652,67 +1595,47 @@ func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
 
 # The server may have another history now (a restored backup): each base must be in it, or its bytes are sent again.
 func _hear_all(client: Client, whole: Dictionary) -> Result:
-	await Platform.frame()
 	_problems.clear()
 	_copy_problems.clear()
 	for slot: String in _known():
 		if whole["compared"].has(slot):
 			continue
 		var entry: Variant = whole["listed"].get(slot)
-		var base: Variant = _record(slot)["base"]
-		var done := Result.ok()
+		var done: Result
 		if entry == null and whole["expired"]:
 			done = _keep(Record.expired(_record(slot)))
-		elif entry == null or (base != null and base["etag"] != entry.get("etag")):
-			done = await _compare(client, slot, entry)
+		else:
+			done = await _compare(client, slot, entry, true)
 		if done.error:
 			return done
 		whole["compared"][slot] = true
 	return Result.ok()
 
 
-func _compare_unlisted(client: Client, slot: String, entry: Variant) -> Result:
-	await Platform.frame()
+# Looks for the base of a slot in the server's history, unless its entry in a list is that version. Without an entry in
+# a `whole` list the server has no version now; in one of changes it has the one that this device has written.
+func _compare(client: Client, slot: String, entry: Variant, whole: bool) -> Result:
 	var base: Variant = _record(slot)["base"]
-	if base == null or (entry != null and entry.get("etag") == base["etag"]):
+	if entry != null and (base == null or entry.get("etag") == base["etag"]):
 		return Result.ok()
-	if entry != null:
-		return await _compare(client, slot, entry)
-	var history := await _history(client, slot, base)
-	if history.error:
-		return history
-	var known := false
-	for version: Dictionary in history.value:
-		known = known or (version["save"] and version["save"]["etag"] == base["etag"])
-	return _keep(Record.relisted(_record(slot), known, false, true))
-
-
-# Result of the versions of a slot down to this one; none if the server never had it.
-func _history(client: Client, slot: String, stands: Dictionary) -> Result:
-	var history := await client.versions(slot, stands["version"], PAGE_VERSIONS)
-	return Result.ok([]) if history.error and history.error.is_a("NotFound") else history
-
-
-func _compare(client: Client, slot: String, entry: Variant) -> Result:
-	await Platform.frame()
-	var base: Variant = _record(slot)["base"]
-	var stands: Variant = base if base else _record(slot)["remote"]
+	var stands: Variant = base if base or not whole else _record(slot)["remote"]
 	var history := Result.ok([])
 	if stands:
-		history = await _history(client, slot, stands)
-		if history.error:
+		history = await client.versions(slot, stands["version"], PAGE_VERSIONS)
+		if history.error and not history.error.is_a("NotFound"):
 			return history
 	var has := base == null
 	var newest := ""
-	for version: Dictionary in history.value:
+	for version: Dictionary in history.value if history.error == null else []:  # NotFound: the server never had it
 		if newest == "" and version["kind"] != "conflict":
 			newest = version["kind"]
 		has = has or (version["save"] and version["save"]["etag"] == base["etag"])
 	var record := _record(slot)
 	var agrees: Variant = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
 	var deleted := newest == "delete"
-	var known: Variant = (has and (deleted or entry != null)) or agrees
-	return _keep(Record.relisted(record, known, deleted, entry != null))
+	var listed := entry != null or not whole
+	var known: bool = (has and (deleted or listed)) or agrees
+	return _keep(Record.relisted(record, known, deleted, listed))
 
 
 # Sends what `_next` noted, and notes the answer.
@@ -1722,9 +1645,7 @@ func _send(client: Client, slot: String, sent: Dictionary) -> Result:
 		after = await _put(client, slot, sent)
 	else:
 		after = await _remove(client, slot, sent)
-	if after.error:
-		return _noted(_problems, slot, after.error)
-	return _keep(after.value, false)
+	return _noted(_problems, slot, after.error) if after.error else _keep(after.value, false)
 
 
 # Result of the record with what to send now, noted before it is sent: the same again until it is answered.
@@ -1755,24 +1676,24 @@ func _put(client: Client, slot: String, sent: Dictionary) -> Result:
 	var local: Variant = sent["local"]
 	var data := _bytes(slot, local)
 	if data.error:
-		await Platform.frame()
 		return data
 	var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
 	var cursor: Variant = _cursor
 	var put := await client.put(slot, data.value, sent["base"], meta, local["content_type"])
 	var record := _record(slot)
 	if put.error == null:
-		return Result.ok(Record.written(record, put.value, cursor))
+		return Result.ok(Record.with(Record.succeeded(record, put.value, put.value), {"unlisted": cursor}))
 	if put.error.kind != "Conflict":
 		return put
-	var superseded := put.error.code == "superseded"
-	return Result.ok(Record.superseded(record, put.error) if superseded else Record.disputed(record, put.error))
+	if put.error.code == "superseded":
+		return Result.ok(Record.succeeded(record, put.error.yours(), put.error.current()))
+	return Result.ok(Record.disputed(record, put.error))
 
 
 func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
 	var gone := await client.delete(slot, sent["base"])
 	if gone.error == null or gone.error.is_a("NotFound"):
-		return Result.ok(Record.removed(_record(slot)))  # it is deleted already
+		return Result.ok(Record.succeeded(_record(slot), null, null))  # it is deleted already
 	if gone.error.kind != "Conflict":
 		return gone
 	var history := await client.versions(slot, sent["base"]["version"], PAGE_VERSIONS)
@@ -1781,7 +1702,7 @@ func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
 	for version: Dictionary in history.value:
 		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
 			# the delete succeeded, and another device has written since
-			return Result.ok(Record.removed(_record(slot), gone.error.current()))
+			return Result.ok(Record.succeeded(_record(slot), null, gone.error.current()))
 	return Result.ok(Record.disputed(_record(slot), gone.error))
 
 
@@ -1803,64 +1724,38 @@ static func _rests(problems: Dictionary, slot: String) -> bool:
 	return problems.has(slot) and Time.get_ticks_msec() < problems[slot]["due"]
 
 
-# The offer that is due, or null: only if the server has no save there. A write of the game after it is a conflict.
-func _offer_to_send(slot: String) -> Variant:
+# Sends what is not a write of the game, and forgets it once the server has answered: the `unsent_copy` of a slot, or
+# what is `offered`, if the server has no save there. A write of the game after that one is a conflict.
+func _send_beside(client: Client, slot: String, member: String) -> Result:
 	var record := _record(slot)
-	var taken: Variant = record["base"] or record["remote"] or record["sent"] or record["dispute"]
-	return null if taken or _rests(_copy_problems, slot) else record["offered"]
-
-
-func _send_offered(client: Client, slot: String, offer: Dictionary) -> Result:
-	await Platform.frame()
-	var data: Variant = _store.load_body(slot, offer["sha256"])
-	var put: Variant = null
-	if data != null:
-		var meta: Variant = offer["meta"] if offer["meta"].size() > 0 else null
-		put = await client.put(slot, data, null, meta, offer["content_type"])
-		if put.error and put.error.kind != "Conflict":
-			return _noted(_copy_problems, slot, put.error)
-	_copy_problems.erase(slot)
-	var record := _record(slot)
-	if not Tools.same_json(record["offered"], offer):
+	var kept: Variant = record[member]
+	var offered := member == "offered"
+	var taken: bool = record["sent"] or (offered and (record["base"] or record["remote"] or record["dispute"]))
+	if kept == null or taken or _rests(_copy_problems, slot):
 		return Result.ok()
-	if put == null:
-		return _keep(Record.with(record, {"offered": null}), false)  # a damaged file; the other player still has it
-	return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value), false)
-
-
-# The unsent copy that is due, or null. Other writes do not wait for it.
-func _copy_to_send(slot: String) -> Variant:
-	var record := _record(slot)
-	return null if record["sent"] or _rests(_copy_problems, slot) else record["unsent_copy"]
-
-
-# Sends a slot's unsent copy, and forgets it once the server has answered.
-func _send_copy(client: Client, slot: String, copy: Dictionary) -> Result:
-	await Platform.frame()
-	var local: Variant = copy["local"]
+	var local: Variant = kept if offered else kept["local"]
 	var data: Variant = _store.load_body(slot, local["sha256"])
-	if data != null:  # a damaged file cannot be sent
+	var put: Variant = null
+	if data != null:  # a damaged file cannot be sent; the other player still has an offered one
 		var meta: Variant = local["meta"] if local["meta"].size() > 0 else null
-		var put := await client.put(slot, data, copy["base"], meta, local["content_type"])
+		put = await client.put(slot, data, null if offered else kept["base"], meta, local["content_type"])
 		if put.error and put.error.kind != "Conflict":  # Conflict: the server has kept it, or does not know this save
 			return _noted(_copy_problems, slot, put.error)
 	_copy_problems.erase(slot)
-	var record := _record(slot)
-	if not Tools.same_json(record["unsent_copy"], copy):
+	record = _record(slot)
+	if not Tools.same_json(record[member], kept):
 		return Result.ok()
-	return _keep(Record.with(record, {"unsent_copy": null}), false)
-
-
-func _is_spent(slot: String) -> bool:
-	var record := _record(slot)
-	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
+	if offered and put:
+		return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value), false)
+	return _keep(Record.with(record, {member: null}), false)
 
 
 # Deletes a conflict's copy at the server after its bytes became current: the player has nothing to choose any more.
 func _dismiss(client: Client, slot: String) -> Result:
-	await Platform.frame()
 	var record := _record(slot)
 	var spent: Variant = record["spent"]
+	if spent == null or not Record.is_idle(record):
+		return Result.ok()
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done := await client.dismiss(slot, spent["version"])
 		if done.error and _halts(done.error):
@@ -1884,7 +1779,7 @@ func _fetch(client: Client, slot: String, wanted: Dictionary) -> Result:
 	if fetched.error:
 		return _noted(_problems, slot, fetched.error)
 	if _closed:
-		return Result.failed(_is_closed())
+		return Result.failed(_shut())
 	if _keep_body(slot, fetched.value):
 		_problems.erase(slot)
 	else:  # noted, because each round would download it again
