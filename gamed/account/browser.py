@@ -28,7 +28,15 @@ from gamed.login.passkeys import PasskeyAuthenticator, account_row
 from gamed.login.policy import LoginContext, LoginQuota, address_indexes
 from gamed.login.recovery import RecoveryAuthenticator
 from gamed.login.store import LoginStore
-from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.login.transaction import (
+    ClientInfo,
+    LoginEvent,
+    LoginIntent,
+    LoginStage,
+    LoginTransaction,
+    ProofMethod,
+    Transition,
+)
 from gamed.long_poll import LongPollRegistry
 from gamed.outcomes import LoginFailure
 from gamed.passkeys.ceremony import PasskeyPrompt
@@ -228,7 +236,8 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
             raise WrongBrowser
         context, now_ms = self.context, self.context.now_ms()
         key = LoginLookup("login_id", login_id)
-        found = await self.logins.find(key)  # this request is not counted, so a foreign one must not write
+        # This request is not counted, so a foreign one must not write, nor one that would change nothing.
+        found = await self.logins.find(key)
         if found is None or found.intent is not LoginIntent.ACCOUNT:
             raise UnknownLoginLink
         if not found.belongs_to(browser):
@@ -237,7 +246,9 @@ class AccountSignIn(Component, frozen=True, kw_only=True):
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         collect = CollectCommand(key, None, new_session, Registration.CLOSED, now_ms)
         new_browser = NewBrowserSession.generate(context.random, name)
-        outcome = await self.store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
+        outcome: CollectOutcome | None = CollectOutcome(Transition(found, found))
+        if found.stage is LoginStage.READY or found != found.at_time(now_ms):
+            outcome = await self.store.finish(FinishCommand(collect, browser, new_browser, token_of(cookie)))
         if outcome is None:
             raise UnknownLoginLink
         login = outcome.transition.after

@@ -323,18 +323,21 @@ class LoginLifecycle(Component, frozen=True, kw_only=True):
 
         Cancelling twice changes nothing. Raise DeviceSecretInvalid or LoginCollected.
         """
-        now_ms = self.now_ms()
+        now_ms, key = self.now_ms(), LoginLookup("secret_index", secret)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at_time(now_ms)
             return current if current.final else current.apply(LoginEvent.CANCEL, now_ms)
 
-        transition = await self.store.cancel(LoginLookup("secret_index", secret), step)
-        if transition is None:
+        # No limit counts this request, and its transaction has no keys: only one that may change a login gets there.
+        login = await self.store.find(key)
+        if login is not None and not login.final:
+            transition = await self.store.cancel(key, step)
+            login = None if transition is None else transition.after
+            if transition is not None and transition.stage_changed:
+                wake_login(self.waiters, transition.after)
+        if login is None:
             raise DeviceSecretInvalid
-        login = transition.after
-        if transition.stage_changed:
-            wake_login(self.waiters, login)
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
 

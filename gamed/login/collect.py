@@ -3,6 +3,7 @@
 See docs/protocol.md: Collect.
 """
 
+from contextlib import suppress
 from typing import Self
 
 from msgspec import Struct, field
@@ -12,7 +13,7 @@ from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult, NewSession
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
-from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof
+from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.policy import LoginContext
 from gamed.login.store import LoginStore
 from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, ProofMethod
@@ -102,7 +103,8 @@ class CollectService(Component, frozen=True, kw_only=True):
     async def wait(self, request: CollectRequest) -> Collected | None:
         """Return the response once the stage has changed or the wait is over; None if collect() has to give it.
 
-        Raise DeviceSecretInvalid, LoginCollected or RateLimited. This changes nothing and may be cancelled.
+        Raise DeviceSecretInvalid, LoginCollected, RateLimited, or InvalidProof for a wrong ticket. This changes nothing
+        and may be cancelled.
         """
         now = self.context.now_ms
         wait_ms = request.wait_seconds * 1000
@@ -114,6 +116,7 @@ class CollectService(Component, frozen=True, kw_only=True):
             while True:
                 now_ms, waiter.known = now(), login.stage
                 if request.may_deliver(login):
+                    self._check_ticket(login, request.presented)
                     return None
                 left_ms = min(ends_ms - now_ms, login.deadline_ms - now_ms, wait_ms)
                 if PENDING_STAGES.get(login.stage) != request.seen or left_ms <= 0:
@@ -209,6 +212,20 @@ class CollectService(Component, frozen=True, kw_only=True):
         sealed = login.sealed_result or b""
         raw = self.context.keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed)
         return Complete(login, CollectResult.from_bytes(raw))
+
+    def _check_ticket(self, login: LoginTransaction, presented: PresentedProof | None) -> None:
+        """Raise InvalidProof for a wrong ticket.
+
+        No limit counts tickets, which nobody can guess, and the transaction of a collect keeps out all other writers:
+        it gets the right one only, and compares once more.
+        """
+        if presented is None or presented.kind is not ProofKind.TICKET:
+            return
+        sealed = login.sealed_proof or b""
+        with suppress(DecryptionFailed):  # the transaction ends such a login
+            proof = ReturnProof.from_bytes(self.context.keys.sealer.unseal(Purpose.PROOF, login.login_id, sealed))
+            if not proof.matches(presented):
+                raise InvalidProof(MAX_WRONG_CODES - login.wrong_codes)
 
     def _limit_polling(self, request: CollectRequest) -> None:
         """Count short polls of existing logins in memory, and delete the idle ones; raise RateLimited."""

@@ -169,6 +169,23 @@ class SignInTests(AccountCase):
         again = self.browser.ask("GET", done.replace("/auth/login/done", f"{HOME}/done"))
         self.assertEqual((again.status, again.cookies, self.browser.token), (303, [], token))
 
+    def test_ended_without_a_write(self) -> None:
+        """The end of a sign-in, opened again in its own browser, takes no place among the writers."""
+        self.serve_providers()
+        self.play_at("discord")
+        away = self.browser.post(self.browser.get(HOME).form("/sign-in", provider="discord"))
+        under_way = self.server.rows("SELECT login_id FROM login WHERE stage = 'authorizing'")[0][0]
+        state = away.headers["location"].partition("&state=")[2].partition("&")[0]
+        self.browser.get(f"/auth/discord/callback?state={state}&error=access_denied")
+        self.sign_in_at("discord")
+        [collected] = self.server.rows("SELECT login_id FROM login WHERE stage = 'collected' AND intent = 'account'")
+        for login_id, status in ((under_way, 200), (*collected, 303)):
+            before = self.server.databases.auth.transactions
+            for _ in range(20):
+                answer = self.browser.ask("GET", f"{HOME}/done?login_id={login_id}")
+                self.assertEqual((answer.status, answer.cookies), (status, []))
+            self.assertEqual(self.server.databases.auth.transactions, before)
+
     def test_unknown_sign_in(self) -> None:
         """An unknown sign-in, and one of a game, cannot be ended here."""
         self.browser.get(HOME)

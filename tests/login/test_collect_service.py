@@ -1,6 +1,7 @@
 """The first proven collect checks everything again in its transaction, because the state may have changed."""
 
 from gamed.login.collect import Collected, CollectRequest, Complete, Failed, Pending
+from gamed.login.errors import InvalidProof
 from gamed.login.keys import PresentedProof
 from gamed.login.start import StartedLogin
 from gamed.outcomes import LoginFailure
@@ -27,6 +28,24 @@ class CollectServiceTests(LoginCase):
             self.assertEqual(self.deliver(server, started, None), Pending("proof_required", 600))
         self.assertEqual((self.sessions(server), server.rows(SEALED)), (0, [(0, 0, 1, 0)]))
         self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
+
+    def test_wrong_ticket(self) -> None:
+        """Wrong tickets, which no limit counts, are refused by reads alone; the right one and codes are written."""
+        server = self.local_server()
+        started = server.start(port=51004)
+        server.sign_in(started)
+        ticket = server.ticket(started)
+        before = server.databases.auth.transactions
+        for _ in range(20):
+            with self.assertRaises(InvalidProof) as caught:
+                server.collect(started, ticket="x" * 43)
+            self.assertEqual(caught.exception.members, {"attempts_left": 5})
+        self.assertEqual(server.databases.auth.transactions, before)
+        with self.assertRaises(InvalidProof) as caught:
+            server.collect(started, code="BBB-BBB")
+        self.assertEqual(caught.exception.members, {"attempts_left": 4})
+        self.assertIsInstance(server.collect(started, ticket=ticket), Complete)
+        self.assertEqual(server.databases.auth.transactions, before + 2)
 
     def test_out_of_time(self) -> None:
         """The deadline decides, though the row is still `ready`."""

@@ -25,7 +25,7 @@ from gamed.login.errors import (
     UnknownLoginLink,
     WrongBrowser,
 )
-from gamed.login.keys import LoginLookup, PresentedProof
+from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import FormError, FormRejected
 from gamed.login.start import StartRequest
 from gamed.login.tables import CLEANUP_ROWS
@@ -417,6 +417,27 @@ class Ending(LoginCase):
         server.decline(declined)
         server.cancel(declined)
         self.assertEqual(server.collect(declined), Failed(LoginFailure.LOGIN_DENIED))
+
+    def test_cancelled_without_a_write(self) -> None:
+        """A cancel with an unknown device secret, or of a login that has ended, takes no place among the writers."""
+        server = self.local_server()
+        collected = server.start()
+        server.sign_in(collected)
+        server.collect(collected, code=server.code(collected))
+        server.clock.advance(DELIVERED_MS / 1000)
+        done(server.lifecycle.expire())
+        cancelled, unknown = server.start(), secret_index(server.keys.indexer, Secret(b"gds_of_no_login"))
+        server.cancel(cancelled)
+        before = server.databases.auth.transactions
+        for _ in range(20):
+            server.cancel(cancelled)
+            with self.assertRaises(LoginCollected):
+                server.cancel(collected)
+            with self.assertRaises(DeviceSecretInvalid):
+                done(server.lifecycle.cancel(unknown))
+        self.assertEqual(server.databases.auth.transactions, before)
+        server.cancel(server.start())
+        self.assertEqual(server.databases.auth.transactions, before + 2)
 
     def test_cancel_after_the_delivery(self) -> None:
         """A cancel after the delivery revokes the session in the same write, and no credentials are returned again."""
