@@ -97,9 +97,10 @@ class AuthorizeService(Component, frozen=True, kw_only=True):
     async def check_link(self, token: str, address: str) -> None:
         """Check that any browser could still open the link, which changes nothing.
 
+        Any page can show the picture of any link, so that these are counted apart: links can be opened on.
         Raise RateLimited, UnknownLoginLink or LinkClosed.
         """
-        await self._count(b"entry", address)
+        await self._count(b"picture", address)
         login = await self.browsers.find(LoginLookup.token(self.context.keys.indexer, token))
         if login.stage not in UNDECIDED:
             raise LinkClosed

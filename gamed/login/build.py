@@ -62,6 +62,7 @@ def login_policy(config: Config) -> LoginPolicy:
         config.login.registration,
         config.limits,
         config.login.app_links,
+        config.cors_origins,
     )
 
 

@@ -34,6 +34,8 @@ class LoginPolicy(Struct, frozen=True):
     limits: AuthLimits = NO_LIMITS
     app_links: tuple[str, ...] = ()
     """The schemes and origins to which a login may return."""
+    web_origins: tuple[str, ...] = ()
+    """The origins of games in a browser: `cors_origins`."""
 
 
 class LoginContext(Component, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from gamed.config.look import TAG_CHARACTERS
 from gamed.crypto import Index
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
-from gamed.http.bodies import DEFAULT_BODY_POLICIES
-from gamed.http.errors import InvalidRequest
+from gamed.http.bodies import DEFAULT_BODY_POLICIES, parse_media_type
+from gamed.http.errors import InvalidRequest, UnsupportedMediaType
 from gamed.http.json_body import read_json, write_json
 from gamed.http.problems import plain_problem
 from gamed.http.request import Request
@@ -105,6 +105,8 @@ class LoginRoutes(Component, frozen=True, kw_only=True):
     @app.route("/auth/login", methods=["POST"])
     async def start_login(self, request: Request) -> bytes:
         address = request.head.address
+        if self._sent_by_other_page(request):
+            raise UnsupportedMediaType("Send application/json, as a web page of another site has to.")
         try:
             body = read_json(request, StartBody, optional=True)
         except InvalidRequest:
@@ -118,6 +120,19 @@ class LoginRoutes(Component, frozen=True, kw_only=True):
         )
         started = await self.tasks.run(self.starts.start(start))
         return write_json(request, 201, self._started_members(started))
+
+    def _sent_by_other_page(self, request: Request) -> bool:
+        """Return whether a page of another site may have sent this without the consent of a preflight.
+
+        A browser asks before it sends JSON (Fetch: CORS-preflight request). Without a body it does not ask, and a page
+        that a player has open could start logins until those of their whole network are refused.
+        """
+        headers = request.head.headers
+        if "origin" not in headers or parse_media_type(headers.single("content-type"))[0] == "application/json":
+            return False
+        origin = headers.single("origin") or ""
+        own = f"//{headers.single('host')}"
+        return origin not in self.context.policy.web_origins and not origin.endswith(own)
 
     @app.route("/auth/login/collect", methods=["POST"])
     async def collect_login(self, request: Request) -> bytes:

@@ -64,6 +64,7 @@ def config_of(terms: LoginPolicy, providers: Mapping[str, Provider]) -> Config:
         ),
         login=LoginSettings(terms.return_proof, terms.registration, terms.app_links),
         limits=terms.limits,
+        cors_origins=terms.web_origins,
     )
 
 

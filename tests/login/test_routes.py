@@ -45,6 +45,22 @@ class Starting(BrowserCase):
         answer = self.game(client={"name": "x", "colour": "red"}, novelty=[1]).answer
         self.assertEqual((answer.status, answer.json["return_proof"]), (201, "code"))
 
+    @covers("threats/32")
+    def test_other_pages(self) -> None:
+        """A start that a page of another site sends without a preflight is refused, and counts against no limit."""
+        self.serve(limits=replace(NO_LIMITS, starts_per_minute=2), web_origins=("https://play.example",))
+        for origin in ("https://evil.example", "null", "https://game.example.evil.example", "http://game.example:81"):
+            for sent in ({}, {"Content-Type": "text/plain"}):
+                answer = self.site.request("POST", "/auth/login", {"Origin": origin, **sent})
+                self.assertEqual((answer.status, answer.code), (415, "unsupported_media_type"))
+        for table in ("login", "limit_bucket"):
+            self.assertEqual(self.server.rows(f"SELECT * FROM {table}"), [])
+        for origin in ("https://play.example", BASE):
+            self.assertEqual(self.site.request("POST", "/auth/login", {"Origin": origin}).status, 201)
+        self.server.clock.advance(60)
+        json = {"Origin": "https://evil.example", "Content-Type": "application/json; charset=utf-8"}
+        self.assertEqual(self.site.request("POST", "/auth/login", json, b"{}").status, 201)  # a browser asks before
+
     def test_what_is_refused(self) -> None:
         """Each invalid member has its code and pointer."""
         self.serve()
