@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Purpose
-from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult, NewSession
+from gamed.login.collect_rules import NEWCOMERS, CollectCommand, CollectOutcome, CollectResult, NewSession
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.policy import LoginContext
@@ -20,7 +20,7 @@ from gamed.login.transaction import LoginIntent, LoginStage, LoginTransaction, P
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
 from gamed.players.names import new_player_id
-from gamed.rate_limit import RateLimit
+from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions.credentials import generate_pair, new_session_id
 from gamed.sessions.service import RevocationListener
 from gamed.structs import Component
@@ -99,6 +99,8 @@ class CollectService(Component, frozen=True, kw_only=True):
     revoked: RevocationListener
     arrivals: dict[Index, int] = field(default_factory=dict)
     """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""
+    refused: dict[Index, int] = field(default_factory=dict)
+    """When a game may send its proof again whose network has added too many players; the oldest refusal first."""
 
     async def wait(self, request: CollectRequest) -> Collected | None:
         """Return the response once the stage has changed or the wait is over; None if collect() has to give it.
@@ -116,6 +118,7 @@ class CollectService(Component, frozen=True, kw_only=True):
             while True:
                 now_ms, waiter.known = now(), login.stage
                 if request.may_deliver(login):
+                    self._check_refused(request.secret, now_ms)
                     self._check_ticket(login, request.presented)
                     return None
                 left_ms = min(ends_ms - now_ms, login.deadline_ms - now_ms, wait_ms)
@@ -134,8 +137,8 @@ class CollectService(Component, frozen=True, kw_only=True):
     async def collect(self, request: CollectRequest) -> Collected:
         """Deliver the credentials for a valid proof, or return what another collect made of the login.
 
-        Do not cancel this: the result may be written before it is known here. Raise InvalidProof and what wait()
-        raises.
+        Do not cancel this: the result may be written before it is known here. Raise InvalidProof, TooManyLogins and
+        what wait() raises.
         """
         context, policy = self.context, self.context.policy
         now_ms = context.now_ms()
@@ -144,7 +147,12 @@ class CollectService(Component, frozen=True, kw_only=True):
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         key = LoginLookup("secret_index", request.secret)
         command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms)
-        outcome = await self.store.collect(command)
+        try:
+            outcome = await self.store.collect(command)
+        except RateLimited as e:  # the login stays `ready`, so that each further try would be such a transaction, too
+            self.refused.pop(request.secret, None)
+            self.refused[request.secret] = now_ms + e.retry_after * 1000
+            raise
         if outcome is None:
             raise DeviceSecretInvalid
         login = outcome.transition.after
@@ -212,6 +220,15 @@ class CollectService(Component, frozen=True, kw_only=True):
         sealed = login.sealed_result or b""
         raw = self.context.keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed)
         return Complete(login, CollectResult.from_bytes(raw))
+
+    def _check_refused(self, secret: Index, now_ms: int) -> None:
+        """Raise RateLimited until a game that was refused may try again; forget the refusals that are over."""
+        longest_ms = NEWCOMERS.full_ms  # later is an instant of before the clock was set back
+        while self.refused and not 0 < next(iter(self.refused.values())) - now_ms <= longest_ms:
+            del self.refused[next(iter(self.refused))]
+        left_ms = self.refused.get(secret, now_ms) - now_ms
+        if 0 < left_ms <= longest_ms:
+            raise RateLimited(left_ms)
 
     def _check_ticket(self, login: LoginTransaction, presented: PresentedProof | None) -> None:
         """Raise InvalidProof for a wrong ticket.

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
+from gamed.database import rate_limits
 from gamed.database.connection import Connection
 from gamed.login import collect_rules, tables
-from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult
+from gamed.login.collect_rules import NEWCOMERS, CollectCommand, CollectOutcome, CollectResult
 from gamed.login.errors import TooManyLogins
 from gamed.login.keys import (
     ExistingAccount,
@@ -34,6 +35,7 @@ from gamed.outcomes import LoginFailure
 from gamed.passkeys import ways_tables
 from gamed.players import tables as player_tables
 from gamed.players.names import name_index
+from gamed.rate_limit import WIDE_FACTOR
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE
 
@@ -99,7 +101,7 @@ def admit(
         case _, RecoveryAccount() as account:
             return admit_recovery(connection, account, command)
         case _, NewAccount() as account:
-            return admit_new_account(connection, keys, account, command)
+            return admit_new_account(connection, keys, account, login, command)
         case _, ProviderIdentity() as proved if login.links:
             return admit_linked(connection, proved, login, command)
         case LoginIntent.ADOPT, ProviderIdentity() as proved:
@@ -212,7 +214,7 @@ def admit_recovery(
 
 
 def admit_new_account(
-    connection: Connection, keys: Keys, account: NewAccount, command: CollectCommand
+    connection: Connection, keys: Keys, account: NewAccount, login: LoginTransaction, command: CollectCommand
 ) -> CollectResult | LoginFailure:
     """Create a local account with its player."""
     taken = player_tables.find_account(connection, name_index(keys.indexer, account.name)) is not None
@@ -221,7 +223,9 @@ def admit_new_account(
         player_tables.create_account(
             connection,
             keys,
-            player_id=_create_player(connection, keys, command, error, account.display_name),
+            player_id=_create_player(
+                connection, keys, login, command, waits=error is not None, name=account.display_name
+            ),
             name=account.name,
             password=account.password_hash,
             now_ms=command.now_ms,
@@ -238,7 +242,9 @@ def admit_identity(
     if player_id is None:
         error = collect_rules.new_player_error(False, command.registration)
         if error is None or error is LoginFailure.PLAYER_PENDING:
-            player_id = _create_player(connection, keys, command, error, proved.display_name)
+            player_id = _create_player(
+                connection, keys, login, command, waits=error is not None, name=proved.display_name
+            )
             _link(connection, proved, login, player_id, command)
         return error or _new_player(command)
     admitted = _admit_player(connection, player_id, command)
@@ -318,16 +324,28 @@ def _admit_player(connection: Connection, player_id: str, command: CollectComman
 
 
 def _create_player(
-    connection: Connection, keys: Keys, command: CollectCommand, error: LoginFailure | None, name: str | None
+    connection: Connection,
+    keys: Keys,
+    login: LoginTransaction,
+    command: CollectCommand,
+    *,
+    waits: bool,
+    name: str | None,
 ) -> str:
     """Create the player with this display name.
 
-    A player who waits for approval gets a code that no other has, or TooManyLogins is raised.
+    A player who waits for approval counts against the network of the login, and gets a code that no other has. Raise
+    RateLimited or TooManyLogins.
     """
     player_id = command.new_session.player_id
-    if error is None:
+    if not waits:
         player_tables.create_player(connection, player_id, command.now_ms)
     else:
+        networks = {login.address_index: NEWCOMERS}
+        if login.wide_index is not None:
+            networks[login.wide_index] = NEWCOMERS.times(WIDE_FACTOR)
+        buckets = {keys.indexer.index(Purpose.LIMIT, b"newcomer", index): rate for index, rate in networks.items()}
+        rate_limits.acquire(connection, buckets, command.now_ms)
         code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
         if code is None:  # raised, so that nothing is committed: the login stays `ready`, and the game may try again
             raise TooManyLogins

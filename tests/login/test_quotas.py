@@ -14,7 +14,7 @@ from gamed.login import store as login_store
 from gamed.login.authorize import RedirectToProvider
 from gamed.login.browser import RedirectToResult, SignInPrompt
 from gamed.login.callback_rules import CallbackRejected
-from gamed.login.collect import Failed
+from gamed.login.collect import Complete, Failed
 from gamed.login.errors import (
     CallbackMalformed,
     CallbacksLimited,
@@ -26,6 +26,7 @@ from gamed.login.errors import (
 )
 from gamed.login.local import SignInForm
 from gamed.login.policy import NO_LIMITS
+from gamed.login.start import StartedLogin
 from gamed.login.transaction import LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.providers import base
@@ -33,7 +34,7 @@ from gamed.rate_limit import RateLimited
 from gamed.sessions.errors import TokenMissing
 from tests.login.examples import BROWSER
 from tests.login.fake_provider import FakeProvider
-from tests.login.fixtures import LoginCase, LoginServer, done
+from tests.login.fixtures import APPROVAL, LoginCase, LoginServer, done
 from tests.support.covers import covers
 
 NETWORK = "2001:db8:7"
@@ -315,6 +316,56 @@ class Entries(QuotaCase):
             with self.assertRaises(RateLimited):
                 refused(started)
         self.assertEqual(self.everything(server), before)
+
+
+@covers("8/9")
+class Newcomers(QuotaCase):
+    def test_waiting(self) -> None:
+        """An address may add ten players who wait for approval, then one in six minutes; others may go on."""
+        server = self.local_server(registration=APPROVAL)
+
+        def ask(number: int, address: str = "203.0.113.7") -> tuple[StartedLogin, str]:
+            started = server.start(address=address)
+            server.create(started, f"p{number}")
+            return started, server.code(started)
+
+        for number in range(10):
+            started, code = ask(number)
+            self.assertIs(server.collect(started, code).outcome, LoginFailure.PLAYER_PENDING)
+        refused, code = ask(10)
+        for _ in range(20):
+            before = self.everything(server), server.databases.auth.transactions
+            with self.assertRaises(RateLimited) as caught:
+                server.collect(refused, code)
+            self.assertEqual((caught.exception.retry_after, self.everything(server)), (360, before[0]))
+        self.assertEqual(server.databases.auth.transactions, before[1])  # another try reads alone
+        self.assertEqual(len(server.rows("SELECT 1 FROM player WHERE state = 'pending'")), 10)
+        other, its_code = ask(11, "203.0.113.8")
+        self.assertIs(server.collect(other, its_code).outcome, LoginFailure.PLAYER_PENDING)
+        server.clock.advance(360)
+        self.assertIs(server.collect(refused, code).outcome, LoginFailure.PLAYER_PENDING)
+
+    def test_wide(self) -> None:
+        """A /48 of IPv6 may add eight times as many, whatever its addresses."""
+        server = self.local_server(registration=APPROVAL)
+        for number in range(81):
+            started = server.start(address=f"2001:db8:1:{number}::1")
+            server.create(started, f"p{number}")
+            if number < 80:
+                self.assertIs(server.collect(started, server.code(started)).outcome, LoginFailure.PLAYER_PENDING)
+        with self.assertRaises(RateLimited):
+            server.collect(started, server.code(started))
+
+    def test_known(self) -> None:
+        """A player who waits may sign in as often as before, and an open server has no such limit."""
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL)
+        for _ in range(12):
+            started = server.signed_in()
+            self.assertIs(server.collect(started, server.code(started)).outcome, LoginFailure.PLAYER_PENDING)
+        server = self.oauth_server(FakeProvider())
+        for number in range(12):
+            started = server.signed_in(f"p{number}")
+            self.assertIsInstance(server.collect(started, server.code(started)), Complete)
 
 
 @covers("threats/22")
