@@ -16,15 +16,16 @@ _LOGIN, _TOKEN, _LINK = "lgn_[A-Za-z0-9_-]{22}", "[A-Za-z0-9_-]{22}", "[A-Za-z0-
 _PLAYER: Final = "ply_[A-Za-z0-9_-]{1,64}"
 _SLOT, _NUMBER = "[a-z0-9][a-z0-9._-]{0,63}", "[1-9][0-9]{0,17}"
 _PLACE = compile(
-    f"/account(?:/done/login_id/{_LOGIN}|/(?:after|copied)/{_SLOT}|/devices/ses_[A-Za-z0-9_-]{{1,64}})?"
-    f"|/account/saves/{_SLOT}(?:/before/{_NUMBER}|/versions/{_NUMBER}/delete|/delete|/keep)?"
-    f"|/login/(?:done/login_id/{_LOGIN}|{_TOKEN}(?:/create|/name)?)"
+    f"/account(?:/done/(login_id/{_LOGIN})|/((?:after|copied)/{_SLOT})|/devices/ses_[A-Za-z0-9_-]{{1,64}})?"
+    f"|/account/saves/{_SLOT}(?:/(before/{_NUMBER})|/versions/{_NUMBER}/delete|/delete|/keep)?"
+    f"|/login/(?:done/(login_id/{_LOGIN})|{_TOKEN}(?:/create|/name)?)"
     f"|/(?:invite|reset)/{_LINK}"
     f"|/owner(?:/(?:people|invites|saves|files|activity|backups|time))?"
-    f"|/owner/people(?:/after/{_PLAYER}|/{_PLAYER}(?:/erase|/merge(?:/{_PLAYER})?)?)"
-    f"|/owner/saves/{_PLAYER}(?:/after/{_SLOT}|/{_SLOT}(?:/before/{_NUMBER})?)?",
+    f"|/owner/people(?:/(after/{_PLAYER})|/{_PLAYER}(?:/erase|/merge(?:/{_PLAYER})?)?)"
+    f"|/owner/saves/{_PLAYER}(?:/(after/{_SLOT})|/{_SLOT}(?:/(before/{_NUMBER}))?)?",
     ASCII,
 )
+"""The one group that has matched, if any, is a member of the query: a slot may have the name of a member, too."""
 _FORM = compile(f"(/login/{_TOKEN})/(?:continue|local|decline)", ASCII)
 _ACCOUNT, _OWNER = "/account", "/owner"
 
@@ -41,9 +42,11 @@ def place_of(path: str, query: bytes = b"") -> str | None:
     form = _FORM.fullmatch(below)
     below = below if form is None else form[1]
     members = parse_qs(query[:QUERY_BYTES].decode("latin-1"))
-    for place in (*(f"{below}/{name}/{members[name][0]}" for name in CARRIED if name in members), below):
-        if _PLACE.fullmatch(place):
+    for place in (f"{below}/{name}/{members[name][0]}" for name in CARRIED if name in members):
+        if (match := _PLACE.fullmatch(place)) and match.lastindex:
             return place
+    if _PLACE.fullmatch(below):
+        return below
     return next((each for each in (_ACCOUNT, _OWNER) if below.startswith(f"{each}/")), None)
 
 
@@ -51,8 +54,10 @@ def address_of(place: str) -> str | None:
     """Return the path of a place, with its query; None if there is no such place."""
     if not place:
         return "/"
-    if _PLACE.fullmatch(place) is None:
+    match = _PLACE.fullmatch(place)
+    if match is None:
         return None
-    path, _, value = place.rpartition("/")
-    page, _, name = path.rpartition("/")
-    return f"/auth{page}?{name}={value}" if name in CARRIED else f"/auth{place}"
+    if not match.lastindex:
+        return f"/auth{place}"
+    page, (name, _, value) = place[: match.start(match.lastindex) - 1], match[match.lastindex].partition("/")
+    return f"/auth{page}?{name}={value}"

@@ -1,5 +1,6 @@
 """A person chooses the language of the pages in a browser; the choice leads back to the page, and nowhere else."""
 
+from gamed.login.places import CARRIED, place_of
 from tests.login.browser_fixtures import BASE, BrowserCase, Page
 
 COOKIE = "__Host-language"
@@ -66,6 +67,27 @@ class ChoiceTests(BrowserCase):
         ):
             answer = self.site.get(f"/auth/language/de{place}")
             self.assertEqual((place, answer.status, answer.cookies), (place, 404, []))
+
+    def test_slots_named_as_members(self) -> None:
+        """A save may have the name of a member of a query; its pages lead back to themselves."""
+        pages = [
+            f"/account/saves/{slot}{page}"
+            for slot in CARRIED
+            for page in ("", "/delete", "/keep", "/versions/1/delete")
+        ]
+        for page in (*pages, "/owner/saves/ply_1/after", "/owner/saves/ply_1/before"):
+            self.assertEqual(place_of(f"/auth{page}"), page)
+            answer = self.site.get(f"/auth/language/de{page}")
+            self.assertEqual((answer.status, answer.headers["location"]), (303, f"{BASE}/auth{page}"))
+        for page, query in (
+            ("/account/saves/after", "before=7"),
+            ("/owner/saves/ply_1/after", "before=7"),
+            ("/owner/saves/ply_1", "after=before"),
+        ):
+            place = place_of(f"/auth{page}", query.encode()) or ""
+            answer = self.site.get(f"/auth/language/de{place}")
+            self.assertEqual(answer.headers["location"], f"{BASE}/auth{page}?{query}")
+        self.assertEqual(place_of("/auth/account/saves", b"after=delete"), "/account")  # there is no such page
 
     def test_unknown(self) -> None:
         """A language that the server does not have is no page, and sets no cookie."""
