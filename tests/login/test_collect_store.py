@@ -172,10 +172,20 @@ class Adopting(AdmissionCase):
         self.assertEqual(self.collected(server, late), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
         bo = {"player_id": "ply_" + "B" * 22, "name": "Bo", "password": "-"}  # or no such login could begin
         server.write(lambda c: player_tables.add_local_player(c, server.keys, **bo, now_ms=server.now_ms()))
+        del server.providers["discord"]
         after = self.adopting(server, "mallory", provider="google")
         self.assertEqual(self.collected(server, after), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
         self.assertEqual([row[:2] for row in server.rows(IDENTITY)], [(ANNA, "discord")])
         self.assertEqual(server.rows("SELECT provider FROM session"), [("discord",)])
+
+    def test_owner(self) -> None:
+        """The owner brings an old account along like any player, once."""
+        server = self.oauth_server(FakeProvider())
+        server.write(lambda c: player_tables.set_owner(c, ANNA))
+        late = self.adopting(server, "mallory")
+        complete = self.collected(server, self.adopting(server, "anna"))
+        self.assertEqual((complete.result.player_id, complete.result.owner), (ANNA, True))
+        self.assertEqual(self.collected(server, late), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
 
     @covers("threats/11")
     def test_with_passkey(self) -> None:

@@ -95,6 +95,8 @@ class RecoveryTests(SiteCase, RecoveryCase):
         """A code proves not who is there, so its session sees no page of the owner and does no act there."""
         form = self.open(f"/people/{BO}").form("/do/block")
         self.recover(RecoveryCase.made(self)[0])
+        query = "SELECT verified FROM browser_session WHERE provider = 'recovery_code'"
+        self.assertEqual(self.server.rows(query), [(0,)])
         self.browser = self.other
         for below in ("", f"/people/{BO}", "/time"):
             page = self.open(below)
