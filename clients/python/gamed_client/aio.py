@@ -73,12 +73,32 @@ async def in_thread(call: Callable[[], T], cancellation: Cancellation) -> T:
         raise
 
 
+def in_loop(call: Callable[[T], object]) -> Callable[[T], object]:
+    """Return a function for other threads that has the running loop call `call`."""
+    loop = asyncio.get_running_loop()
+    return lambda value: loop.call_soon_threadsafe(call, value)
+
+
 class Threaded(Generic[Core]):
     """An object whose calls run those of a synchronous one, its core, in threads."""
 
+    _name = ""
+    _opened: Core | None = None
+    """None before `async with`, for a class that opens files; `_name` is the name of such a class."""
+
+    @property
+    def core(self) -> Core:
+        if self._opened is None:
+            raise RuntimeError(f"{self._name} is not open. Use it within `async with`.")
+        return self._opened
+
+    @core.setter
+    def core(self, core: Core) -> None:
+        self._opened = core
+
     def _core(self, cancellation: Cancellation) -> Core:
-        """Return the core for one call, which `cancellation` ends."""
-        raise NotImplementedError
+        """Return the core for one call; `cancellation` ends the call if the core can be cancelled."""
+        return self.core
 
     async def _call(self, work: Callable[[Core], T]) -> T:
         cancellation = Cancellation()
@@ -245,9 +265,6 @@ class AsyncConflict(Threaded[SyncConflict]):
     def __init__(self, core: SyncConflict) -> None:
         self.core = core
 
-    def _core(self, cancellation: Cancellation) -> SyncConflict:
-        return self.core
-
     mine = threaded(SyncConflict.mine)
     theirs = threaded(SyncConflict.theirs)
     base = threaded(SyncConflict.base)
@@ -263,6 +280,8 @@ class AsyncSync(Threaded[Sync]):
     `base` or `keep_theirs` of a conflict may end its request after the `await`.
     """
 
+    _name = "AsyncSync"
+
     def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
         """Remember which saves to open; `folder` replaces the one beside the credential."""
         self._client = client
@@ -270,11 +289,10 @@ class AsyncSync(Threaded[Sync]):
         self._cancellation = Cancellation()
         self._leaving = Cancellation()
         """Ends each `run` at the end of the block; `_cancellation` then ends the requests, too."""
-        self._opened: Sync | None = None
 
     async def __aenter__(self) -> AsyncSync:
         core = self._client.core.cancellable(self._cancellation)
-        self._opened = await in_thread(lambda: Sync(core, self._folder), self._cancellation)
+        self.core = await in_thread(lambda: Sync(core, self._folder), self._cancellation)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -284,35 +302,17 @@ class AsyncSync(Threaded[Sync]):
         finally:
             self._cancellation.cancel()
 
-    @property
-    def core(self) -> Sync:
-        if self._opened is None:
-            raise RuntimeError("AsyncSync is not open. Use it within `async with`.")
-        return self._opened
-
-    def _core(self, cancellation: Cancellation) -> Sync:
-        return self.core
-
     async def start(self, changed: Callable[[Status], object] | None = None) -> None:
         """Call `send` whenever there is work until the end of the block; `changed` is called in the event loop.
 
         An error that ends this earlier is in `problem`; call it again after a sign-in.
         """
-        loop, report = asyncio.get_running_loop(), None
-        if changed is not None:
-
-            def report(status: Status) -> None:
-                loop.call_soon_threadsafe(changed, status)
-
+        report = in_loop(changed) if changed else None
         await self._call(lambda sync: sync.start(report))
 
     async def run(self, changed: Callable[[Status], object] = lambda status: None) -> None:
         """Do the work of `start` in this task until it is cancelled, or the block ends; raise as `Sync.run` does."""
-        loop, stop = asyncio.get_running_loop(), Cancellation()
-
-        def report(status: Status) -> None:
-            loop.call_soon_threadsafe(changed, status)
-
+        report, stop = in_loop(changed), Cancellation()
         with contextlib.suppress(Cancelled), self._leaving.ends(stop.cancel):
             await in_thread(lambda: self.core.run(stop, report), stop)
 
@@ -349,27 +349,19 @@ class AsyncSync(Threaded[Sync]):
 class AsyncAssets(Threaded[Assets]):
     """The releases of a server on this device; open within `async with`."""
 
+    _name = "AsyncAssets"
+
     def __init__(self, client: AsyncClient, folder: Path | None = None) -> None:
         """Remember which releases to open; `folder` replaces the one beside the credential."""
         self._client = client
         self._folder = folder
-        self._opened: Assets | None = None
 
     async def __aenter__(self) -> AsyncAssets:
-        self._opened = await in_thread(lambda: Assets(self._client.core, self._folder), Cancellation())
+        self.core = await in_thread(lambda: Assets(self._client.core, self._folder), Cancellation())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._call(Assets.close)
-
-    @property
-    def core(self) -> Assets:
-        if self._opened is None:
-            raise RuntimeError("AsyncAssets is not open. Use it within `async with`.")
-        return self._opened
-
-    def _core(self, cancellation: Cancellation) -> Assets:
-        return self.core
 
     async def current(self) -> Release | None:
         """Return the newest complete release at the first call, and the same one until `switch`."""
@@ -379,10 +371,7 @@ class AsyncAssets(Threaded[Assets]):
         self, channel: str = "stable", *, progress: Callable[[Progress], object] = lambda _: None, verify: bool = False
     ) -> Manifest:
         """Download a channel's release, as `Assets.download`; `progress` is called in the event loop."""
-        loop, cancellation = asyncio.get_running_loop(), Cancellation()
-
-        def report(found: Progress) -> None:
-            loop.call_soon_threadsafe(progress, found)
+        report, cancellation = in_loop(progress), Cancellation()
 
         def fetch() -> Manifest:
             here = Assets(self._client.core.cancellable(cancellation), self.core.folder)
