@@ -233,8 +233,8 @@ DEFECTS = {
     ),
     "lets_a_cancelled_call_wait": Defect(
         CLIENT,
-        "with self.cancellation.ends(lambda: hang_up(sock, sends=bool(body))), speaking_to(self.origin):",
-        "with speaking_to(self.origin):",
+        "with self.cancellation.ends(lambda: hang_up(sock, sends)):",
+        "with contextlib.nullcontext():",
         "cancel_calls",
         "no answer to",
     ),

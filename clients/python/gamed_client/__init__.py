@@ -511,23 +511,27 @@ class Wire:
     def _once(
         self, method: str, path: str, body: bytes | None, fields: Mapping[str, str], *, limit: int, timeout: float
     ) -> Answer:
+        with self.connected(timeout, sends=bool(body)) as connection, speaking_to(self.origin):
+            # a server that refuses an upload responds and closes before it has read all: read that response
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                connection.request(method, path, body, dict(fields))
+            answer = read_answer(connection.getresponse(), limit)
+        if not 200 <= answer.status < 300:
+            raise error_of(answer)
+        return answer
+
+    @contextlib.contextmanager
+    def connected(self, timeout: float, sends: bool = False) -> Iterator[http.client.HTTPConnection]:
+        """Open a connection for the block; a cancellation ends the block's waits. `sends`: a request with a body."""
         connection = self.origin.connect(timeout)
         try:
             with speaking_to(self.origin):
                 connection.connect()
             sock = connection.sock  # http.client forgets it before the body is read
-            with self.cancellation.ends(lambda: hang_up(sock, sends=bool(body))), speaking_to(self.origin):
-                # a server that refuses an upload responds and closes before it has read all: read that response
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
-                    connection.request(method, path, body, dict(fields))
-                response = connection.getresponse()
-                data = read_whole(response, limit)
+            with self.cancellation.ends(lambda: hang_up(sock, sends)):
+                yield connection
         finally:
             connection.close()
-        answer = Answer(response.status, cast("Mapping[str, str]", response.headers), data)
-        if not 200 <= answer.status < 300:
-            raise error_of(answer)
-        return answer
 
 
 @contextlib.contextmanager
@@ -556,8 +560,8 @@ def hang_up(sock: socket.socket, sends: bool = False) -> None:
         socket.socket.shutdown(sock, how)
 
 
-def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
-    """Read the whole body, or raise an error if it ends too early."""
+def read_answer(response: http.client.HTTPResponse, limit: int = MAX_JSON_BYTES) -> Answer:
+    """Read a whole response, also one of an error; raise Unreachable if it ends too early."""
     parts, size = [], 0
     while part := response.read(1 << 16):
         parts.append(part)
@@ -567,7 +571,7 @@ def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
     if response.length or (response.length is None and not (response.chunked or response.status in (204, 304))):
         # the second: http.client accepts an interrupted head as complete, but gamed sends every length
         raise Unreachable("unreachable", "The answer of the server broke off.")
-    return b"".join(parts)
+    return Answer(response.status, cast("Mapping[str, str]", response.headers), b"".join(parts))
 
 
 def pause_after(error: GamedError, attempt: int) -> float:
@@ -1365,26 +1369,15 @@ class ExportFile:
         start = self._file.tell()
         headers = {"Range": f"bytes={start}-", "If-Range": self._tag} if start and self._tag else {}
         headers |= {"User-Agent": self._wire.agent, "Authorization": f"Bearer {token}", "Connection": "close"}
-        connection = self._wire.origin.connect(EXPORT_SECONDS)
-        try:
+        with self._wire.connected(EXPORT_SECONDS) as connection:
             with speaking_to(self._wire.origin):
-                connection.connect()
-            sock = connection.sock
-            with self._wire.cancellation.ends(lambda: hang_up(sock)):
-                return self._receive(connection, headers, start)
-        finally:
-            connection.close()
-
-    def _receive(self, connection: http.client.HTTPConnection, headers: Mapping[str, str], start: int) -> int:
-        with speaking_to(self._wire.origin):
-            connection.request("GET", "/game/export", headers=dict(headers))
-            response = connection.getresponse()
-            if response.status not in (200, 206):
-                body = read_whole(response, MAX_JSON_BYTES)
-                raise error_of(Answer(response.status, cast("Mapping[str, str]", response.headers), body))
-        self._begin(response, start)
-        while part := self._read(response):
-            self._file.write(part)  # errors of the disk are not errors of the network
+                connection.request("GET", "/game/export", headers=headers)
+                response = connection.getresponse()
+                if response.status not in (200, 206):
+                    raise error_of(read_answer(response))
+            self._begin(response, start)
+            while part := self._read(response):
+                self._file.write(part)  # errors of the disk are not errors of the network
         if response.length:
             raise Unreachable("unreachable", "The answer of the server broke off.")
         return self._checked(response.headers.get("Repr-Digest", ""))

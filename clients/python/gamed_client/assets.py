@@ -39,12 +39,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from . import (
     DEVICES,
     LONGEST_PAUSE_SECONDS,
-    MAX_JSON_BYTES,
     TIMEOUT_SECONDS,
     TRIES,
     Answer,
@@ -64,7 +63,7 @@ from . import (
     member,
     on_disk,
     pause_after,
-    read_whole,
+    read_answer,
     speaking_to,
     sync_folder,
     try_lock_file,
@@ -491,8 +490,7 @@ class Line:
         if 200 <= response.status < 300:
             return response
         with speaking_to(self._wire.origin):
-            body = read_whole(response, MAX_JSON_BYTES)
-        raise error_of(Answer(response.status, cast("Mapping[str, str]", response.headers), body))
+            raise error_of(read_answer(response))
 
     def block(self, response: http.client.HTTPResponse, size: int) -> bytes:
         with speaking_to(self._wire.origin):
