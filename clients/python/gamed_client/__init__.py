@@ -697,10 +697,18 @@ class CredentialFile:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file atomically, on disk when it returns; only this user can read it."""
+    with replaced(path) as file:
+        file.write(data)
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file that replaces `path` atomically at the end of the block, or is deleted if the block raises."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # 0600 from the start
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -708,7 +716,6 @@ def write_whole(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    sync_folder(path.parent)
 
 
 def try_lock_file(handle: int) -> bool:
@@ -1763,19 +1770,8 @@ class GamedClient:
 
         The file is written whole or not at all, and replaces an existing one.
         """
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(handle, "w+b") as file:
-                size = self.with_token(ExportFile(file, self._wire).fetch)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        return size
+        with replaced(Path(path)) as file:
+            return self.with_token(ExportFile(file, self._wire).fetch)
 
     def erase_saves(self) -> None:
         """Erase all saves of the player for good; raise Conflict if another device has saved meanwhile."""
