@@ -194,7 +194,7 @@ DEFECTS = {
     "drops_the_nonce": Defect(
         CLIENT, '{"audience": audience, "nonce": nonce}', '{"audience": audience}', "ticket", "nonce"
     ),
-    "hides_the_language": Defect(CLIENT, 'body["locale"] = tag', "pass", "locale", "de-AT"),
+    "hides_the_language": Defect(CLIENT, "locale_tag(self._client.locale) or None", "None", "locale", "de-AT"),
     "hides_the_device": Defect(CLIENT, '"device_name": (socket', '"device": (socket', "device_names", "device_name"),
     "stands_on_what_only_arrived": Defect(
         SYNC,

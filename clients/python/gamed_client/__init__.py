@@ -187,7 +187,7 @@ class InvalidProof(GamedError):
 
     @property
     def attempts_left(self) -> int:
-        return left if isinstance(left := self.problem.get("attempts_left"), int) else 0
+        return optional(self.problem, "attempts_left", int) or 0
 
 
 class NotFound(GamedError):
@@ -312,6 +312,16 @@ def member(of: Mapping[str, Any], name: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise NotGamed("not_gamed", f"The server's answer lacks {name!r}.")
     return value
+
+
+def optional(of: Mapping[str, Any], name: str, kind: type[T]) -> T | None:
+    """Return a member of the protocol; None if it is missing or has another type."""
+    return value if isinstance(value := of.get(name), kind) else None
+
+
+def entries(of: Mapping[str, Any], name: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    """Parse the objects in a required list of the protocol; ignore entries that are no objects."""
+    return [parse(entry) for entry in member(of, name, list) if isinstance(entry, dict)]
 
 
 # --- Addresses --------------------------------------------------------------------------------------------------------
@@ -608,7 +618,7 @@ class Credential:
 
 
 def name_of(player: Mapping[str, Any]) -> str | None:
-    return name if isinstance(name := player.get("name"), str) else None
+    return optional(player, "name", str)
 
 
 def system_locale(environ: Mapping[str, str] = os.environ) -> str:
@@ -835,9 +845,8 @@ class _Return(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         login_id, host = self.server.login_id, self.headers.get("Host", "")
         ticket = ticket_of(query, login_id)
-        if path != "/gamed/return" or host != f"127.0.0.1:{self.server.server_port}":
-            self._answer(404)
-        elif login_id is None or ticket is None:
+        expected = path == "/gamed/return" and host == f"127.0.0.1:{self.server.server_port}"
+        if not expected or login_id is None or ticket is None:
             self._answer(404)  # another login's, or no login's: it must not have an effect
         else:
             proof = Proof("ticket", ticket)
@@ -925,24 +934,21 @@ class SignIn:
         return True
 
     def _start(self) -> None:
-        body: dict[str, Any] = {"client": self._client.device}
-        if tag := locale_tag(self._client.locale):
-            body["locale"] = tag
-        provider = self._provider if self._intent == "link" else self._chosen_provider()
-        if provider:
-            body["provider"] = provider
-        if self._intent != "login":
-            body["intent"] = self._intent
-        if self._client._confirms:
-            body["confirm"] = True
+        body: dict[str, Any] = {
+            "client": self._client.device,
+            "locale": locale_tag(self._client.locale) or None,
+            "provider": (self._provider if self._intent == "link" else self._chosen_provider()) or None,
+            "intent": None if self._intent == "login" else self._intent,
+            "confirm": self._client._confirms or None,
+            "return_uri": self._return_uri,
+        }
         if self._loopback:
             with contextlib.suppress(OSError):  # else the player types the code
                 self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
                 body["loopback_port"] = self._listener.server_port
-        if self._return_uri is not None:
-            body["return_uri"] = self._return_uri
         self._check_cancelled()
-        started = self._client._start_login(body, as_player=self._intent == "link")
+        given = {name: value for name, value in body.items() if value is not None}
+        started = self._client._start_login(given, as_player=self._intent == "link")
         self._secret = member(started, "device_secret", str)
         self._deadline = time.monotonic() + member(started, "expires_in", int) + 30
         self._login_url = self._wire.origin.require(member(started, "login_url", str))
@@ -1120,9 +1126,9 @@ class SaveInfo:
             **known,
             content_type=str(value.get("content_type") or "application/octet-stream"),
             modified=str(value.get("modified") or ""),
-            meta=meta if isinstance(meta := value.get("meta"), dict) else {},
+            meta=optional(value, "meta", dict) or {},
             conflicts=tuple(n for n in value.get("conflicts") or () if isinstance(n, int)),
-            device=device if isinstance(device := value.get("device"), str) else None,
+            device=optional(value, "device", str),
         )
 
     @classmethod
@@ -1153,8 +1159,7 @@ class Changes:
 
     @classmethod
     def of(cls, value: Mapping[str, Any], whole: bool) -> Changes:
-        listed = member(value, "saves", list)
-        saves = [_change_of(entry) for entry in listed if isinstance(entry, dict)]
+        saves = entries(value, "saves", _change_of)
         reset = value.get("reset") is True
         expired = reset and value.get("expired") is True
         return cls(member(value, "cursor", str), saves, whole or reset, value.get("more") is True, expired)
@@ -1183,14 +1188,13 @@ class Version:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Version:
-        parent, expires = value.get("parent"), value.get("expires")
         return cls(
             version=member(value, "version", int),
             kind=member(value, "kind", str),
-            parent=parent if isinstance(parent, int) else None,
-            expires=expires if isinstance(expires, str) else None,
+            parent=optional(value, "parent", int),
+            expires=optional(value, "expires", str),
             save=SaveInfo.maybe(value if value.get("etag") else None),
-            device=device if isinstance(device := value.get("device"), str) else None,
+            device=optional(value, "device", str),
         )
 
 
@@ -1323,7 +1327,7 @@ class DeviceSession:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> DeviceSession:
-        reported = client if isinstance(client := value.get("client"), dict) else {}
+        reported = optional(value, "client", dict) or {}
         shown = {name: text for name, text in reported.items() if isinstance(text, str)}
         texts = _texts_of(value, "created_at", "last_used_at", "expires_at", "provider")
         return cls(member(value, "session_id", str), member(value, "current", bool), **texts, client=shown)
@@ -1511,13 +1515,12 @@ class GamedClient:
     def providers(self) -> list[LoginProvider]:
         """Request the buttons of a sign-in: none in `local` mode, where the game shows its own button."""
         try:
-            listed = member(self._offered("/auth/providers"), "providers", list)
+            listed = self._offered("/auth/providers")
         except Refused as error:
             if error.code != "route_not_found":
                 raise
             return [LoginProvider(name, name.capitalize()) for name in self.policy()[1]]  # an older server
-        found = [entry for entry in listed if isinstance(entry, dict)]
-        return [LoginProvider(member(entry, "name", str), member(entry, "label", str)) for entry in found]
+        return entries(listed, "providers", lambda of: LoginProvider(member(of, "name", str), member(of, "label", str)))
 
     def _offered(self, path: str) -> dict[str, Any]:
         answer = self._wire.call("GET", path)
@@ -1687,8 +1690,7 @@ class GamedClient:
 
     def list_sessions(self) -> list[DeviceSession]:
         """Request the player's sign-ins on all devices, the last used first."""
-        listed = member(self._game("GET", "/auth/sessions").json(), "sessions", list)
-        return [DeviceSession.of(entry) for entry in listed if isinstance(entry, dict)]
+        return entries(self._game("GET", "/auth/sessions").json(), "sessions", DeviceSession.of)
 
     def end_session(self, session_id: str) -> None:
         """Sign a device of the player out; if it is this one, the credential here is deleted as well."""
@@ -1701,8 +1703,7 @@ class GamedClient:
 
     def list_identities(self) -> list[LinkedIdentity]:
         """Request the accounts at providers that sign in as this player, the oldest first."""
-        listed = member(self._game("GET", "/auth/identities").json(), "identities", list)
-        return [LinkedIdentity.of(entry) for entry in listed if isinstance(entry, dict)]
+        return entries(self._game("GET", "/auth/identities").json(), "identities", LinkedIdentity.of)
 
     def link(
         self,
@@ -1796,7 +1797,7 @@ class GamedClient:
                 raise
             self._stage(bodies, ask=False)  # the uploads have expired in between, or were damaged
             answer = self._game("POST", "/game/commit", json_body=body).json()
-        return [_change_of(entry) for entry in member(answer, "saves", list) if isinstance(entry, dict)]
+        return entries(answer, "saves", _change_of)
 
     def _stage(self, bodies: Mapping[str, bytes], ask: bool) -> None:
         """Upload the bytes of a commit; with `ask`, skip large ones that the server already has."""
@@ -1817,8 +1818,7 @@ class GamedClient:
     # -- saves --
 
     def list_saves(self) -> list[SaveInfo]:
-        listed = member(self._game("GET", "/game/saves").json(), "saves", list)
-        return [SaveInfo.of(entry) for entry in listed if isinstance(entry, dict)]
+        return entries(self._game("GET", "/game/saves").json(), "saves", SaveInfo.of)
 
     def changes(self, since: str | None = None, *, wait: int = 0, limit: int | None = None) -> Changes:
         """Request the changes since the cursor of an earlier result; all slots without one, or if it is not valid.
@@ -1890,7 +1890,7 @@ class GamedClient:
     def versions_page(self, slot: str, *, before: int | None = None, limit: int | None = None) -> VersionsPage:
         """Request the newest versions that are older than `before`: at most 100, or `limit`."""
         value = self._game("GET", _with_query(path_of(slot) + "/versions", before=before, limit=limit)).json()
-        listed = [Version.of(entry) for entry in member(value, "versions", list) if isinstance(entry, dict)]
+        listed = entries(value, "versions", Version.of)
         more = value.get("more") is True
         if more and (not listed or (before is not None and listed[-1].version >= before)):
             raise NotGamed("not_gamed", "The server's pages of versions do not end.")
