@@ -174,7 +174,7 @@ DEFECTS = {
         "signed_in is True",
     ),
     "takes_an_end_for_an_error": Defect(
-        CLIENT, "if not (lost and error.code in ENDED):", "if True:", "session_end_lost", "session_"
+        CLIENT, "if not (error.answer_lost_before and error.code in ENDED):", "if True:", "session_end_lost", "session_"
     ),
     "erases_whatever_is_there": Defect(
         CLIENT, 'headers={"If-Match": etag})', 'headers={"If-Match": "*"})', "erase_saves", "if-match"

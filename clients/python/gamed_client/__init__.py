@@ -282,9 +282,7 @@ def error_of(answer: Answer) -> GamedError:
     if not isinstance(code, str):
         error = _error_of_status(answer)
     else:
-        kind: type[GamedError] = BY_CODE.get(code, Refused)
-        if code == "deleted" and answer.status == 412:
-            kind = Conflict
+        kind = Conflict if (code, answer.status) == ("deleted", 412) else BY_CODE.get(code, Refused)
         error = kind(code, str(detail or code), status=answer.status, problem=problem)
     retry_after = answer.headers.get("Retry-After", "")
     if retry_after.isascii() and retry_after.isdigit():
@@ -1739,20 +1737,10 @@ class GamedClient:
 
     def _delete_once(self, path: str) -> None:
         """Send a DELETE that may end this session; a repetition that finds it ended has succeeded."""
-        lost = False
-
-        def delete(token: str) -> None:
-            nonlocal lost
-            try:
-                self._wire.call("DELETE", path, bearer=token)
-            except GamedError as error:
-                lost = lost or error.answer_lost_before
-                raise
-
         try:
-            self.with_token(delete)
+            self._game("DELETE", path)
         except (NotFound, SignInRequired) as error:
-            if not (lost and error.code in ENDED):
+            if not (error.answer_lost_before and error.code in ENDED):
                 raise
 
     def _forget(self, session_id: str) -> None:
@@ -1941,7 +1929,12 @@ class GamedClient:
         except SignInRequired as error:
             if not self._renewable(error, used) or stale is not None:
                 raise
-        return self.with_token(call, used.access_token)
+            lost = error.answer_lost_before
+        try:
+            return self.with_token(call, used.access_token)
+        except GamedError as error:
+            error.answer_lost_before |= lost
+            raise
 
     def _renewable(self, error: SignInRequired, used: Credential) -> bool:
         """Return whether another token may work; delete the credential of an ended session, but not a newer one."""
@@ -2077,19 +2070,17 @@ class Terminal(Person):
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         if attempts_left is not None:
             say(self._text("That is not the code. Attempts left: {count}", count=attempts_left))
-        elif show_code is not None:
-            line = read_line(self._text("Press Enter to see a code in the browser.") + " ")
-            if line is None:
-                return None
-            if finish_code(line):
-                return finish_code(line)
-            show_code()
+            show_code = None  # the page shows it already
         while True:
-            line = read_line(self._text("Type the six letters that the sign-in page shows.") + " ")
+            offer = "Press Enter to see a code in the browser." if show_code else None
+            line = read_line(self._text(offer or "Type the six letters that the sign-in page shows.") + " ")
             if line is None:
                 return None
             if code := finish_code(line):
                 return code
+            if show_code:
+                show_code()
+                show_code = None
 
 
 def texts_in(name: str) -> Any:
