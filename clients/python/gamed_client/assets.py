@@ -37,6 +37,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,6 +101,10 @@ class Stopped(Exception):
     """Another thread of the same download has failed, or the game has cancelled it."""
 
 
+class ProgressFailed(Exception):
+    """The game's `progress` has raised an OSError, the argument of this: it is not one of the disk."""
+
+
 # --- A release: validated before any part of it is used ----------------------------------------------------------
 
 _RELEASE = re.compile(r"r[0-9a-f]{16}")
@@ -120,12 +125,11 @@ class AssetFile:
 
     @classmethod
     def of(cls, value: object) -> AssetFile:
-        if not isinstance(value, dict):
-            raise NotGamed("not_gamed", "The release's list of files is malformed.")
-        size, digest = member(value, "size", int), member(value, "sha256", str)
-        if isinstance(size, bool) or not 0 <= size <= MAX_FILE_BYTES or not _SHA256.fullmatch(digest):
-            raise NotGamed("not_gamed", "The release's list of files is malformed.")
-        return cls(size, digest, str(value.get("type") or "application/octet-stream"))
+        if isinstance(value, dict):
+            size, digest = member(value, "size", int), member(value, "sha256", str)
+            if not isinstance(size, bool) and 0 <= size <= MAX_FILE_BYTES and _SHA256.fullmatch(digest):
+                return cls(size, digest, str(value.get("type") or "application/octet-stream"))
+        raise NotGamed("not_gamed", "The release's list of files is malformed.")
 
 
 @dataclass(frozen=True)
@@ -443,13 +447,9 @@ def put_beside(source: Path, target: Path, temporary: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, temporary)
-        sync_file(temporary)
+        with open(temporary, "rb+") as copied:
+            os.fsync(copied.fileno())
         os.replace(temporary, target)
-
-
-def sync_file(path: Path) -> None:
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
 
 
 # --- The wire ---------------------------------------------------------------------------------------------------------
@@ -582,6 +582,18 @@ class Progress:
     """Bytes received over the network since the download began."""
 
 
+@dataclass
+class Missing:
+    """A file to download, and the paths that it gets."""
+
+    file: AssetFile
+    targets: list[Path] = field(default_factory=list)
+    awaited: int = 0
+    """Number of pieces that have not arrived."""
+    damaged: bool = False
+    """True once it has arrived damaged; a second time ends the download."""
+
+
 class Download:
     """The download of one release into the folder. Threads fetch missing files; the first failure ends all."""
 
@@ -594,11 +606,8 @@ class Download:
         self._lock = threading.Lock()
         """Held for all attributes below, which the threads share."""
         self._pieces: queue.Queue[Piece] = queue.Queue()
-        self._missing: dict[str, list[Path]] = {}
-        """Missing hashes with the paths of their files."""
-        self._awaited: dict[str, int] = {}
-        """Number of pieces of each that have not arrived."""
-        self._damaged: set[str] = set()
+        self._missing: dict[str, Missing] = {}
+        """The keys are the hashes of the files."""
         self._errors: list[BaseException] = []
         self.changed = False
         """True if a file was missing or misplaced."""
@@ -609,7 +618,8 @@ class Download:
         tell(self.progress)
         self._look(tell, again)
         self._make_room()
-        self._plan()
+        for missing in self._missing.values():
+            self._plan(missing)
         self._tell(tell, stage="fetching")
         lines = [Line(self._access.wire) for _ in range(min(WORKERS, self._pieces.qsize()))]
         threads = [threading.Thread(target=self._work, args=(line,), daemon=True) for line in lines]
@@ -657,16 +667,15 @@ class Download:
                 self._count(done=file.size)
             else:
                 self.changed = True
-                self._missing.setdefault(file.sha256, []).append(target)
+                self._missing.setdefault(file.sha256, Missing(file)).targets.append(target)
 
-    def _plan(self) -> None:
-        for file in {file.sha256: file for file in self._manifest.files.values()}.values():
-            if file.sha256 in self._missing:
-                pieces = self._pieces_of(file)
-                self._awaited[file.sha256] = len(pieces)
-                for piece in pieces:
-                    self._pieces.put(piece)
-                    self._count(done=piece.arrived())
+    def _plan(self, missing: Missing) -> None:
+        """Queue the pieces of a file; a thread fetches what is missing of each."""
+        pieces = self._pieces_of(missing.file)
+        missing.awaited = len(pieces)  # before a thread has one
+        for piece in pieces:
+            self._count(done=piece.arrived())
+            self._pieces.put(piece)
 
     def _pieces_of(self, file: AssetFile) -> list[Piece]:
         numbers = range(max(1, -(-file.size // PIECE_BYTES)))
@@ -674,15 +683,14 @@ class Download:
 
     def _make_room(self) -> None:
         """Check the free space before the download, and delete unneeded parts."""
-        wanted = {file.sha256: file.size for file in self._manifest.files.values() if file.sha256 in self._missing}
-        held = 0
+        wanted, held = sum(missing.file.size for missing in self._missing.values()), 0
         for part in self._place.staging.iterdir():
-            if part.name.partition(".")[0] in wanted:
+            if part.name.partition(".")[0] in self._missing:
                 held += part.lstat().st_size
             else:
                 with contextlib.suppress(OSError):
                     part.unlink()
-        needed = max(0, sum(wanted.values()) - held) + SPARE_BYTES if wanted else 0
+        needed = max(0, wanted - held) + SPARE_BYTES if self._missing else 0
         free = shutil.disk_usage(self._place.root).free
         if needed > free:
             raise disk_full(needed - free)
@@ -694,7 +702,7 @@ class Download:
             while not self._stop.is_set():
                 piece = self._pieces.get_nowait()
                 self._fetch(line, piece)
-                self._arrived(piece.file)
+                self._arrived(self._missing[piece.file.sha256])
         except (queue.Empty, Stopped):
             pass
         except BaseException as error:
@@ -744,34 +752,27 @@ class Download:
                 self._count(done=len(block), fetched=len(block))
         line.done(response)
 
-    def _arrived(self, file: AssetFile) -> None:
-        """Download a piece; after the last one join the file, verify it and move it to its place."""
+    def _arrived(self, missing: Missing) -> None:
+        """Count a piece; after the last one join the file, verify it and move it to its paths."""
         with self._lock:
-            self._awaited[file.sha256] -= 1
-            if self._awaited[file.sha256]:
+            missing.awaited -= 1
+            if missing.awaited:
                 return
-        pieces = self._pieces_of(file)
+        file, pieces = missing.file, self._pieces_of(missing.file)
         part = join(pieces)
         if digest_of(part) == file.sha256:
-            self._keep(part, file)
+            for target in missing.targets:
+                self._put(part, target, file.sha256)
+            part.unlink()
+            self._count(done=file.size * (len(missing.targets) - 1))
             return
         for piece in pieces:
             piece.part.unlink(missing_ok=True)
-        if file.sha256 in self._damaged:
+        if missing.damaged:
             raise DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.")
-        with self._lock:
-            self._damaged.add(file.sha256)
-            self._awaited[file.sha256] = len(pieces)
+        missing.damaged = True
         self._count(done=-file.size)
-        for piece in pieces:
-            self._pieces.put(piece)
-
-    def _keep(self, part: Path, file: AssetFile) -> None:
-        targets = self._missing[file.sha256]
-        for target in targets:
-            self._put(part, target, file.sha256)
-        part.unlink()
-        self._count(done=file.size * (len(targets) - 1))
+        self._plan(missing)
 
     def _put(self, source: Path, target: Path, digest: str) -> None:
         put_beside(source, target, self._place.staging / secrets.token_hex(8))
@@ -906,21 +907,17 @@ class Assets:
         as it is until `switch`. Raise NotFound, SignInRequired if files are for players only, DiskFull,
         LocalDamaged, DownloadCorrupt, InUse, Unreachable and other errors of requests.
         """
-        raised: list[OSError] = []
 
         def tell(shown: Progress) -> None:
             try:
                 progress(shown)
             except OSError as error:
-                raised.append(error)
-                raise
+                raise ProgressFailed(error) from error
 
         try:
             return self._download(channel, tell, verify)
-        except LocalDamaged:
-            if raised:  # the game's own error, not one of the disk
-                raise raised[0] from None
-            raise
+        except ProgressFailed as failed:
+            raise failed.args[0] from None
 
     @with_room()
     def _download(self, channel: str, progress: Callable[[Progress], object], verify: bool) -> Manifest:
@@ -952,11 +949,9 @@ class Assets:
         current = self._place.current
         here = self._place.manifest(current) if current else None
         headers = {"If-None-Match": f'"{here.release}"'} if here else {}
-        how: dict[str, Any] = {"headers": headers, "check": check_release, "limit": MAX_MANIFEST_BYTES}
+        get = partial(self._access.wire.call, "GET", f"/assets/{channel}", headers=headers)
         try:
-            answer = self._access.ask(
-                lambda token: self._access.wire.call("GET", f"/assets/{channel}", bearer=token, **how)
-            )
+            answer = self._access.ask(lambda token: get(bearer=token, check=check_release, limit=MAX_MANIFEST_BYTES))
         except NotModified:
             if here is None:
                 raise
@@ -998,8 +993,10 @@ class Bar:
 
     def __call__(self, progress: Progress) -> None:
         self.last = progress
-        if sys.stderr.isatty():
-            self._draw(self.line(progress, time.monotonic() - self._began))
+        line = self.line(progress, time.monotonic() - self._began)
+        if sys.stderr.isatty() and line != self._drawn:
+            print(f"\r{line.ljust(len(self._drawn))}", end="", file=sys.stderr, flush=True)
+            self._drawn = line
 
     def line(self, progress: Progress, seconds: float) -> str:
         share = progress.done / progress.size if progress.size else 1.0
@@ -1007,11 +1004,6 @@ class Bar:
         rate = f"  {shown_bytes(int(progress.fetched / seconds))}/s" if progress.fetched and seconds > 1 else ""
         amount = f"{shown_bytes(progress.done)} of {shown_bytes(progress.size)}"
         return f"{progress.stage:9} [{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}  {amount}{rate}"
-
-    def _draw(self, line: str) -> None:
-        if line != self._drawn:
-            print(f"\r{line.ljust(len(self._drawn))}", end="", file=sys.stderr, flush=True)
-            self._drawn = line
 
     def end(self) -> None:
         if self._drawn:
