@@ -126,8 +126,8 @@ def same(one: Local | None, other: Local | SaveInfo | None) -> bool:
     return (one.sha256, one.content_type, one.meta) == (other.sha256, other.content_type, other.meta)
 
 
-def tag(info: SaveInfo | None) -> str | None:
-    return info.etag if info else None
+def tag(entry: SaveInfo | Deletion | None) -> str | None:
+    return entry.etag if isinstance(entry, SaveInfo) else None
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,9 @@ class Record:
 
     def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
         """Record the server's version of a list; equal bytes are never a conflict, whichever device wrote them."""
-        offered = self.offered if remote is None or not self.offers(remote.sha256) else None
-        record = replace(self, remote=remote, deleted=deleted if remote is None else False, offered=offered)
+        arrived = self.offered and remote and self.offered.sha256 == remote.sha256
+        offered = None if arrived else self.offered
+        record = replace(self, remote=remote, deleted=deleted and remote is None, offered=offered)
         if remote is None:
             return record._settled(None) if self.local is None and not self.sent else record._moved()
         if self.sent and self.sent.local and self.sent.local.sha256 == remote.sha256:
@@ -281,9 +282,6 @@ class Record:
         """Adopt bytes from before the sign-in, without a base, so that they never replace others."""
         return replace(self, local=local, base=None, dirty=True, deleted=False, dropped=self.local or self.dropped)
 
-    def offers(self, digest: str) -> bool:
-        return self.offered is not None and self.offered.sha256 == digest
-
     def has(self, digest: str) -> bool:
         """Return whether `read` returns these bytes, now or after a download."""
         return any(side.sha256 == digest for side in (self.local, self.remote, self.offered) if side)
@@ -298,14 +296,28 @@ class Record:
         sent = Sent(self.offered, None)
         return replace(self.adopted(self.offered), offered=None, sent=sent) if self.offered else self
 
-    def placed(self, info: SaveInfo) -> Record:
-        """Record that the server has `offered` as `info`, which the game has not read."""
-        return replace(self, offered=None).heard(info)
+    @property
+    def beside(self) -> Sequence[Sent]:
+        """Return what is sent apart from the game's writes: `offered` to an empty slot, and `unsent_copy`."""
+        taken = self.base or self.remote or self.sent or self.dispute
+        offered = Sent(self.offered, None) if self.offered and not taken else None
+        return [each for each in (offered, None if self.sent else self.unsent_copy) if each]
 
-    def not_placed(self, error: Conflict) -> Record:
-        """Record that another device was first; `offered` stays to be read."""
-        record = replace(self, offered=None) if error.code == "superseded" else self
-        return record.heard(error.current, deleted=error.code == "deleted")
+    def answered_beside(self, beside: Sent, answer: SaveInfo | Conflict | None) -> Record:
+        """Record the server's answer, or None if the file is damaged; ignore it if the bytes are not `beside` any more.
+
+        An `unsent_copy` ends with any answer. `offered` stays to be read where another device was first; otherwise the
+        server has it, or only the other player, if its file is damaged.
+        """
+        if self.unsent_copy == beside:
+            return replace(self, unsent_copy=None)
+        if beside.base or self.offered != beside.local:
+            return self
+        stays = isinstance(answer, Conflict) and answer.code != "superseded"
+        record = self if stays else replace(self, offered=None)
+        if isinstance(answer, Conflict):
+            return record.heard(answer.current, deleted=answer.code == "deleted")
+        return record.heard(answer) if answer else record
 
     def kept_mine(self) -> Record:
         spent = self.dispute.copy if self.dispute else None
@@ -661,8 +673,6 @@ class Sync:
         self._ended = threading.Condition(self._lock)
         """Notified when a round has ended, or this Sync."""
         self._bell = threading.Event()
-        self._stop = threading.Event()
-        """Ends the thread of `start`."""
         self._waits: list[Cancellation] = []
         """Those of the rounds and loops that run: `close` ends their requests at once."""
         self._thread: threading.Thread | None = None
@@ -670,8 +680,6 @@ class Sync:
         """The callback that was passed to `start`."""
         self._starts = 0
         """How often `start` or `run` was called."""
-        self._round_starts = 0
-        """That number when the last round began."""
         self._tried_starts = 0
         """That number at the beginning of the last round that has ended: `problem` does not concern later starts."""
         self._closed = False
@@ -715,7 +723,7 @@ class Sync:
         try:
             while self._thread is not None:
                 with contextlib.suppress(GamedError):
-                    self.run(self._stop, self._report)
+                    self.run(Cancellation(), self._report)
                 with self._lock:
                     if self._closed or self._tried_starts == self._starts:
                         self._thread = None
@@ -737,7 +745,6 @@ class Sync:
         with self._lock:
             if self._thread is not None:
                 self._ended.wait_for(self._needs_no_longer, within)
-            self._stop.set()
             if not self._closed:
                 self._closed = True
                 self._store.close()
@@ -853,8 +860,8 @@ class Sync:
     @property
     def conflicts(self) -> list[SyncConflict]:
         with self._lock:
-            found = [(record, record.dispute) for _, record in sorted(self._records.items())]
-            return [self._conflict(record.slot, dispute) for record, dispute in found if dispute]
+            found = sorted(self._records.items())
+            return [self._conflict(slot, record.dispute) for slot, record in found if record.dispute]
 
     def lost(self, slot: str) -> Side | None:
         """Return the bytes that `keep_theirs` or a delete, also on this device, last replaced here: to undo that."""
@@ -904,19 +911,12 @@ class Sync:
                 try:
                     for slot, local in self._left_in(left).items():
                         wanted = f"{slot}/{local.sha256}" not in known if slots is None else slot in slots
-                        if wanted and self._record(slot).idle and self._offer(left, slot, local):
+                        offered = partial(replace, offered=local)
+                        if wanted and self._record(slot).idle and self._copied(left, slot, local, offered):
                             done.append(slot)
                 finally:
                     self._bell.set()
         return done
-
-    def _offer(self, left: Store, slot: str, local: Local) -> bool:
-        data = left.load(slot, local.sha256)
-        if data is None:
-            return False
-        self._store.add(slot, data)
-        self._change(slot, lambda record: replace(record, offered=local))
-        return True
 
     @on_disk()
     def _other_folders(self) -> list[str]:
@@ -942,17 +942,14 @@ class Sync:
             if record.offered and self._store.load(slot, record.offered.sha256) is None:
                 record = self._change(slot, lambda r: replace(r, offered=None))  # the other player still has it
             seen = self._seen(record)
-            if seen.local is None:
-                if record.newer and record.remote:
-                    raise Unreachable("not_arrived", "This save has not arrived on this device yet.")
-                data = b""
-            else:
-                data = self._bytes(slot, seen.local)
+            if seen.local is None and record.newer and record.remote:
+                raise Unreachable("not_arrived", "This save has not arrived on this device yet.")
+            data = self._bytes(slot, seen.local) if seen.local else b""
             if take:
                 self._change(slot, lambda _: seen)
-            if seen.local is None and seen.deleted:
-                raise Deleted("deleted", "This save was deleted.")
             if seen.local is None:
+                if seen.deleted:
+                    raise Deleted("deleted", "This save was deleted.")
                 return None
             etag = "" if seen.dirty or not seen.base else seen.base.etag
             return Save(etag, data, seen.local.content_type, seen.local.meta)
@@ -1109,18 +1106,18 @@ class Sync:
 
     def _send_all(self, over: Cancellation) -> None:
         """Run one round and note its error for `problem`."""
-        self._round_starts = self._starts
+        starts = self._starts
         try:
             self._round(over)
         except GamedError as error:
-            self._note_end(error)
+            self._note_end(error, starts)
             raise
-        self._note_end(None)
+        self._note_end(None, starts)
 
-    def _note_end(self, problem: GamedError | None) -> None:
+    def _note_end(self, problem: GamedError | None, starts: int) -> None:
         with self._lock:
             self.problem = problem
-            self._tried_starts = self._round_starts
+            self._tried_starts = starts
             self._succeeded = self._succeeded or problem is None
             self._ended.notify_all()
 
@@ -1138,22 +1135,22 @@ class Sync:
                 self._adopt_all(left, left.records())
 
     def _adopt_all(self, left: Store, records: Mapping[str, Record]) -> None:
-        for slot in self._adopted(left, {slot: record.local for slot, record in records.items()}):
+        """Move the saves of `left` here, except those with a pending write here or a damaged file."""
+        for slot, record in records.items():
+            local, mine = record.local, self._record(slot)
+            if local and not same(mine.local, local):
+                adopted = partial(Record.adopted, local=local)
+                if not (mine.idle and self._copied(left, slot, local, adopted)):
+                    continue
             left.forget(slot)
 
-    def _adopted(self, left: Store, saves: Mapping[str, Local | None]) -> list[str]:
-        """Adopt saves of `left`; return the slots, without those that have a pending write here or a damaged file."""
-        done = []
-        for slot, local in saves.items():
-            mine = self._record(slot)
-            if local and not same(mine.local, local):
-                data = left.load(slot, local.sha256)
-                if data is None or not mine.idle:
-                    continue
-                self._store.add(slot, data)
-                self._change(slot, partial(Record.adopted, local=local))
-            done.append(slot)
-        return done
+    def _copied(self, left: Store, slot: str, local: Local, how: Callable[[Record], Record]) -> bool:
+        """Copy bytes of `left` and change the record; return False if their file is damaged."""
+        data = left.load(slot, local.sha256)
+        if data is not None:
+            self._store.add(slot, data)
+            self._change(slot, how)
+        return data is not None
 
     def _own(self) -> None:
         """Open the player's saves once a player has signed in, and adopt the earlier ones."""
@@ -1179,8 +1176,8 @@ class Sync:
         client = self._client.only(self.player_id, tries=1).cancellable(over)
         self._hear(client)
         for slot in self._known():
-            self._send_offered(client, slot)
-            self._send_copy(client, slot)
+            for beside in self._record(slot).beside:
+                self._send_beside(client, slot, beside)
             for _ in range(STEPS):
                 if not self._send(client, slot):
                     break
@@ -1350,13 +1347,13 @@ class Sync:
                 continue
             if entry is None and whole.expired:
                 self._change(slot, Record.expired)
-            elif entry is None or (record.base is not None and record.base.etag != entry_tag(entry)):
+            elif entry is None or (record.base is not None and record.base.etag != tag(entry)):
                 self._compare(client, slot, entry)
             whole.compared.add(slot)
 
     def _compare_unlisted(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
         base = self._record(slot).base
-        if base is None or (entry is not None and entry_tag(entry) == base.etag):
+        if base is None or tag(entry) == base.etag:
             return
         if entry is not None:
             return self._compare(client, slot, entry)
@@ -1370,11 +1367,9 @@ class Sync:
         history = self._history(client, slot, known_version.version) if known_version else ()
         deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
         has = record.base is None or any(version.save and version.save.etag == record.base.etag for version in history)
-        known = (has and (deleted or entry is not None)) or self._agrees(record, entry)
+        agrees = isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
+        known = (has and (deleted or entry is not None)) or agrees
         self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=entry is not None))
-
-    def _agrees(self, record: Record, entry: SaveInfo | Deletion | None) -> bool:
-        return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
 
     def _history(self, client: GamedClient, slot: str, down_to: int) -> Sequence[Version]:
         """Request the versions of a slot down to `down_to`; return none if the server never had it."""
@@ -1385,19 +1380,19 @@ class Sync:
 
     def _send(self, client: GamedClient, slot: str) -> bool:
         """Send a slot's pending write; return whether to call it again."""
-        record = self._next(slot)
-        if record is None or record.sent is None:
+        sent = self._next(slot)
+        if sent is None:
             return False
         try:
-            how = self._put(client, slot, record.sent) if record.sent.local else self._remove(client, slot, record.sent)
+            how = self._put(client, slot, sent) if sent.local else self._remove(client, slot, sent)
         except GamedError as error:
             self._refused(self._problems, slot, error)
         else:
             self._change(slot, how)
         return True
 
-    def _next(self, slot: str) -> Record | None:
-        """Return the record with the write to send, on disk first: the same one until the server has answered it."""
+    def _next(self, slot: str) -> Sent | None:
+        """Return the write to send, on disk first: the same one until the server has answered it."""
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
             sent = record.sent
@@ -1412,20 +1407,16 @@ class Sync:
             if sent is None and record.local is None and record.base is None:
                 self._change(slot, lambda r: replace(r, dirty=False, sent=None))  # the server never had it
                 return None
-            return self._change(slot, lambda r: replace(r, sent=sent or Sent(r.local, r.base)))
+            return self._change(slot, lambda r: replace(r, sent=sent or Sent(r.local, r.base))).sent
 
     def _put(self, client: GamedClient, slot: str, sent: Sent) -> Callable[[Record], Record]:
         assert sent.local is not None
-        data, local, cursor = self._bytes(slot, sent.local), sent.local, self._cursor
+        data, cursor = self._bytes(slot, sent.local), self._cursor
         try:
-            info = client.put(slot, data, base=sent.base, content_type=local.content_type, meta=local.meta or None)
-        except Conflict as refusal:
-            error = refusal
-        else:
-            return lambda record: record.written(info, cursor)
-        if error.code == "superseded":
-            return lambda record: record.superseded(error)
-        return lambda record: record.disputed(error)
+            info = put_local(client, slot, data, sent.local, sent.base)
+        except Conflict as error:
+            return partial(Record.superseded if error.code == "superseded" else Record.disputed, error=error)
+        return partial(Record.written, info=info, cursor=cursor)
 
     def _remove(self, client: GamedClient, slot: str, sent: Sent) -> Callable[[Record], Record]:
         assert sent.base is not None
@@ -1433,13 +1424,12 @@ class Sync:
             client.delete(slot, base=sent.base)
         except NotFound:
             pass  # the slot is empty, as wanted
-        except Conflict as refusal:
-            error = refusal
+        except Conflict as error:
             history = client.versions(slot, down_to=sent.base.version, limit=PAGE_VERSIONS)
             deletes = [version.parent for version in history if version.kind == "delete"]
             if sent.base.version not in deletes:
-                return lambda record: record.disputed(error)
-            return lambda record: record.removed(error.current)  # performed before another device wrote
+                return partial(Record.disputed, error=error)
+            return partial(Record.removed, current=error.current)  # performed before another device wrote
         return Record.removed
 
     def _refused(self, problems: dict[str, Problem], slot: str, error: GamedError) -> None:
@@ -1449,47 +1439,23 @@ class Sync:
         with self._lock:
             problems[slot] = Problem(error, time.monotonic() + asked)
 
-    def _send_offered(self, client: GamedClient, slot: str) -> None:
-        """Send the slot's `offered` if the server has no save there; a write of the game after it is a conflict."""
-        record, problem = self._record(slot), self._copy_problems.get(slot)
-        offered = record.offered
-        taken = record.base or record.remote or record.sent or record.dispute
-        if offered is None or taken or (problem and time.monotonic() < problem.due):
+    def _send_beside(self, client: GamedClient, slot: str, beside: Sent) -> None:
+        """Send bytes until the server has answered; other writes do not wait for it. A damaged file is given up."""
+        if beside.local is None or self._too_early(self._copy_problems, slot):
             return
-        how = partial(replace, offered=None)  # its file is damaged; the other player still has it
+        answer: SaveInfo | Conflict | None = None
         try:
-            data = self._store.load(slot, offered.sha256)
+            data = self._store.load(slot, beside.local.sha256)
             if data is not None:
-                info = client.put(slot, data, base=None, content_type=offered.content_type, meta=offered.meta or None)
-                how = partial(Record.placed, info=info)
+                answer = put_local(client, slot, data, beside.local, beside.base)
         except Conflict as refusal:
-            how = partial(Record.not_placed, error=refusal)
+            answer = refusal
         except GamedError as error:
             self._refused(self._copy_problems, slot, error)
             return
         with self._lock:
             self._copy_problems.pop(slot, None)
-            if self._record(slot).offered == offered:
-                self._change(slot, how)
-
-    def _send_copy(self, client: GamedClient, slot: str) -> None:
-        """Send the slot's `unsent_copy`, until the server has answered. Other writes do not wait for it."""
-        record, problem = self._record(slot), self._copy_problems.get(slot)
-        copy = record.unsent_copy
-        if copy is None or copy.local is None or record.sent or (problem and time.monotonic() < problem.due):
-            return
-        data, local = self._store.load(slot, copy.local.sha256), copy.local
-        try:
-            if data is not None:  # a damaged file cannot be sent: give up
-                client.put(slot, data, base=copy.base, content_type=local.content_type, meta=local.meta or None)
-        except Conflict:
-            pass  # expected: the server has kept the bytes, or does not know this save
-        except GamedError as error:
-            self._refused(self._copy_problems, slot, error)
-            return
-        with self._lock:
-            self._copy_problems.pop(slot, None)
-            self._change(slot, lambda r: replace(r, unsent_copy=None) if r.unsent_copy == copy else r)
+            self._change(slot, partial(Record.answered_beside, beside=beside, answer=answer))
 
     def _dismiss(self, client: GamedClient, slot: str) -> None:
         """Delete a conflict copy whose bytes have become current, so that the player does not see it as a conflict."""
@@ -1503,13 +1469,17 @@ class Sync:
                 _check_round(error)  # else the copy expires later
         self._change(slot, lambda r: replace(r, spent=None))
 
+    def _too_early(self, problems: Mapping[str, Problem], slot: str) -> bool:
+        """Return whether a retry has to wait."""
+        return slot in problems and time.monotonic() < problems[slot].due
+
     def _fetch(self, client: GamedClient, slot: str) -> None:
         """Download the bytes that the game may read next, also offline."""
-        record, problem = self._record(slot), self._problems.get(slot)
+        record = self._record(slot)
         wanted = record.base if not record.dirty else None
         if record.dispute or record.newer:
             wanted = record.dispute.current if record.dispute else record.remote
-        if wanted is None or self._store.has(slot, wanted) or (problem and time.monotonic() < problem.due):
+        if wanted is None or self._store.has(slot, wanted) or self._too_early(self._problems, slot):
             return
         try:
             data = self._fetched(client, wanted)
@@ -1519,12 +1489,11 @@ class Sync:
             self._refused(self._problems, slot, error)
             return
         with self._lock:
+            self._problems.pop(slot, None)
             try:
                 self._keep_body(slot, data)
             except LocalDamaged as error:  # else every round would download it again
                 self._problems[slot] = Problem(error, time.monotonic() + AGAIN_SECONDS)
-            else:
-                self._problems.pop(slot, None)
 
     def _keep_body(self, slot: str, data: bytes) -> None:
         """Store the bytes if a record still names them."""
@@ -1538,6 +1507,10 @@ class Sync:
         if sha256(data).hexdigest() != info.sha256:
             raise NotFound("version_gone", "The server has another save under this version.")
         return data
+
+
+def put_local(client: GamedClient, slot: str, data: bytes, local: Local, base: SaveInfo | None) -> SaveInfo:
+    return client.put(slot, data, base=base, content_type=local.content_type, meta=local.meta or None)
 
 
 def _is_over(stop: threading.Event | Cancellation) -> bool:
@@ -1586,10 +1559,6 @@ def _is_slot(name: str) -> bool:
     return False
 
 
-def entry_tag(entry: SaveInfo | Deletion) -> str | None:
-    return entry.etag if isinstance(entry, SaveInfo) else None
-
-
 def safe_name(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) else sha256(name.encode()).hexdigest()
 
@@ -1630,13 +1599,12 @@ class Mirror:
             if path.exists() and not (status.state == NEWER and self._holds(slot, path.read_bytes())):
                 continue
             try:
-                save = self.sync.peek(slot)
-            except (Deleted, Unreachable) as error:
-                save = None
-                if isinstance(error, Deleted):
-                    path.unlink(missing_ok=True)
-            if save is not None:
-                write_whole(path, save.data)
+                if save := self.sync.peek(slot):
+                    write_whole(path, save.data)
+            except Deleted:
+                path.unlink(missing_ok=True)
+            except Unreachable:
+                pass  # it has not arrived yet
             with contextlib.suppress(GamedError):
                 self.sync.read(slot)
 
@@ -1701,34 +1669,25 @@ def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mappin
 
 def _watch(mirror: Mirror, keep: str | None) -> None:
     """Sync until interrupted, or until the sync itself ends."""
-    stop, failed = threading.Event(), []
-
-    def run() -> None:
-        try:
-            mirror.sync.run(stop, lambda status: say(f"{status.slot}: {status.state}"))
-        except GamedError as error:
-            failed.append(error)
-
-    threading.Thread(target=run, daemon=True).start()
+    sync, mirror.before = mirror.sync, {}
     shown: list[SyncConflict] = []
-    problem, mirror.before = None, {}
-    try:
-        while not failed:
-            if mirror.sync.problem is not problem:
-                problem = mirror.sync.problem
-                say(problem.detail if problem else "In touch again.")
-            mirror.bring_in()
-            mirror.bring_out()
-            for conflict in mirror.sync.conflicts:
-                if keep:
-                    mirror.settle(conflict, keep)
-                elif conflict not in shown:
-                    shown.append(conflict)
-                    say(mirror.show(conflict))
-            time.sleep(1)
-        raise failed[0]
-    finally:
-        stop.set()
+    problem = None
+    sync.start(lambda status: say(f"{status.slot}: {status.state}"))
+    while sync._thread is not None:
+        if sync.problem is not problem:
+            problem = sync.problem
+            say(problem.detail if problem else "In touch again.")
+        mirror.bring_in()
+        mirror.bring_out()
+        for conflict in sync.conflicts:
+            if keep:
+                mirror.settle(conflict, keep)
+            elif conflict not in shown:
+                shown.append(conflict)
+                say(mirror.show(conflict))
+        time.sleep(1)
+    if sync.problem:
+        raise sync.problem
 
 
 def _as_json(status: Status) -> dict[str, Any]:
