@@ -1318,10 +1318,13 @@ class Sync:
             listed = self._whole.listed
             unlisted.clear()
         for slot in sorted(unlisted if not changes.more else unlisted.intersection(listed)):
-            self._compare_unlisted(client, slot, listed.get(slot))
+            base, entry = self._record(slot).base, listed.get(slot)
+            if base and tag(entry) != base.etag:
+                self._compare(client, slot, entry, whole=False)
             unlisted.discard(slot)
         for slot, entry in listed.items():
-            self._note(slot, entry)
+            remote = entry if isinstance(entry, SaveInfo) else None
+            self._change(slot, partial(Record.heard, remote=remote, deleted=remote is None))
         with self._lock:
             self._open()
             if changes.cursor != self._cursor:
@@ -1330,10 +1333,6 @@ class Sync:
         self._whole = None
         return changes.more
 
-    def _note(self, slot: str, entry: SaveInfo | Deletion) -> None:
-        remote = entry if isinstance(entry, SaveInfo) else None
-        self._change(slot, lambda record: record.heard(remote, deleted=remote is None))
-
     def _hear_all(self, client: GamedClient, whole: Whole) -> None:
         """Compare all records with a whole list: the server may have lost writes.
 
@@ -1341,42 +1340,27 @@ class Sync:
         """
         self._problems.clear()
         self._copy_problems.clear()
-        for slot in self._known():
+        for slot in sorted({*self._known()} - whole.compared):
             record, entry = self._record(slot), whole.listed.get(slot)
-            if slot in whole.compared:
-                continue
             if entry is None and whole.expired:
                 self._change(slot, Record.expired)
             elif entry is None or (record.base is not None and record.base.etag != tag(entry)):
                 self._compare(client, slot, entry)
             whole.compared.add(slot)
 
-    def _compare_unlisted(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
-        base = self._record(slot).base
-        if base is None or tag(entry) == base.etag:
-            return
-        if entry is not None:
-            return self._compare(client, slot, entry)
-        history = self._history(client, slot, base.version)
-        known = any(version.save and version.save.etag == base.etag for version in history)
-        self._change(slot, partial(Record.relisted, known=known, deleted=False, listed=True))
-
-    def _compare(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None) -> None:
+    def _compare(self, client: GamedClient, slot: str, entry: SaveInfo | Deletion | None, whole: bool = True) -> None:
+        """Look for a record's base in the server's history; unless the list is `whole`, it need not have the slot."""
         record = self._record(slot)
-        known_version = record.base or record.remote
-        history = self._history(client, slot, known_version.version) if known_version else ()
+        history: Sequence[Version] = ()
+        if known_version := record.base or record.remote:
+            with contextlib.suppress(NotFound):  # the server never had it
+                history = client.versions(slot, down_to=known_version.version, limit=PAGE_VERSIONS)
         deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
         has = record.base is None or any(version.save and version.save.etag == record.base.etag for version in history)
         agrees = isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
-        known = (has and (deleted or entry is not None)) or agrees
-        self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=entry is not None))
-
-    def _history(self, client: GamedClient, slot: str, down_to: int) -> Sequence[Version]:
-        """Request the versions of a slot down to `down_to`; return none if the server never had it."""
-        try:
-            return client.versions(slot, down_to=down_to, limit=PAGE_VERSIONS)
-        except NotFound:
-            return ()
+        listed = entry is not None or not whole
+        known = (has and (deleted or listed)) or agrees
+        self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=listed))
 
     def _send(self, client: GamedClient, slot: str) -> bool:
         """Send a slot's pending write; return whether to call it again."""
