@@ -898,8 +898,7 @@ class SignIn:
         try:
             self._start()
             self._show()
-            complete = self._settle()
-            return keep(complete)
+            return keep(self._settle())
         except LoginFailed:
             raise  # the login has ended already
         except BaseException:
@@ -1826,12 +1825,11 @@ class GamedClient:
         """
         headers = {} if unless is None else {"If-None-Match": condition(unless)["If-Match"]}
         try:
-            answer = self._game("GET", path_of(slot), headers=headers, check=check_digest, limit=MAX_SAVE_BYTES)
+            return save_of(self._game("GET", path_of(slot), headers=headers, check=check_digest, limit=MAX_SAVE_BYTES))
         except Deleted:
             raise
         except NotFound:
             return None
-        return save_of(answer)
 
     def put(
         self,
@@ -2127,15 +2125,7 @@ def read_line(prompt: str) -> str | None:
     return line.decode("utf-8", "replace").strip()
 
 
-EXIT_CODES: Sequence[tuple[type[GamedError], int]] = (
-    (SignInRequired, 3),
-    (Conflict, 4),
-    (BaseRequired, 4),
-    (NotFound, 5),
-    (Unreachable, 6),
-    (Busy, 6),
-    (RateLimited, 6),
-)
+EXIT_CODES = {SignInRequired: 3, Conflict: 4, BaseRequired: 4, NotFound: 5, Unreachable: 6, Busy: 6, RateLimited: 6}
 EPILOG = "Exit codes: 0 done, 1 failed, 2 usage, 3 sign in first, 4 conflict, 5 not there, 6 try again later."
 
 
@@ -2227,7 +2217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps({"error": {**error.problem, "code": error.code, "detail": error.detail}}))
         else:
             say(f"{error.detail} [{error.code}]")
-        return next((number for kind, number in EXIT_CODES if isinstance(error, kind)), 1)
+        return next((number for kind, number in EXIT_CODES.items() if isinstance(error, kind)), 1)
     except OSError as error:
         say(f"{error.filename or 'stdout'}: {error.strerror}")
         return 1

@@ -415,10 +415,8 @@ class Place:
         for mark in self.use.iterdir():
             with contextlib.suppress(OSError):
                 handle = os.open(mark, os.O_RDWR)
-                try:
-                    free = try_lock_file(handle)
-                finally:
-                    os.close(handle)
+                free = try_lock_file(handle)
+                os.close(handle)
                 if free:
                     mark.unlink()
                 else:

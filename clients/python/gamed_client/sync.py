@@ -465,18 +465,16 @@ class Store:
 
     @on_disk()
     def has(self, slot: str, info: SaveInfo) -> bool:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return (self._of(slot) / info.sha256).stat().st_size == info.size
-        except FileNotFoundError:
-            return False
+        return False
 
     @property
     @on_disk()
     def cursor(self) -> str | None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return (self.folder / "cursor").read_text("utf-8", "replace")
-        except FileNotFoundError:
-            return None
+        return None
 
     @on_disk()
     def keep_cursor(self, cursor: str) -> None:
