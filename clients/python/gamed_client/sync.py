@@ -1063,9 +1063,7 @@ class Sync:
         is in its status. `cancellation` ends it at once with Cancelled, `close` with InUse. After a failure, a cancel,
         or the end of the process, call it again: nothing is lost.
         """
-        over, ending = Cancellation(), cancellation or Cancellation()
-        # `close` cancels only `over`: the game may share its own cancellation among other calls, which go on
-        with self._until_closed(over), _ended_by(ending, over), self._turn(over):
+        with self._until(cancellation or Cancellation()) as over, self._turn(over):
             self._send_all(over)
             return self._news()
 
@@ -1078,19 +1076,23 @@ class Sync:
         return self.problem
 
     @contextlib.contextmanager
-    def _until_closed(self, over: Cancellation) -> Iterator[None]:
-        """Cancel `over` in the block at the end of this Sync, and raise InUse; also with the client's cancellation."""
+    def _until(self, stop: threading.Event | Cancellation) -> Iterator[Cancellation]:
+        """Yield what `stop`, the client's cancellation and `close` cancel; after `close`, raise InUse for Cancelled."""
+        # not `stop` itself, which the game may share among other calls: they go on after a `close`
+        over = Cancellation()
         with self._client.wire.cancellation.ends(over.cancel):
             with self._lock:
                 self._open()
                 self._waits.append(over)
             try:
-                yield
+                with _ended_by(stop, over):
+                    yield over
             except Cancelled:
                 self._open()
                 raise
             finally:
                 self._waits.remove(over)
+                over.cancel()
 
     @contextlib.contextmanager
     def _turn(self, over: Cancellation) -> Iterator[None]:
@@ -1195,12 +1197,11 @@ class Sync:
         changed status. Raise errors that waiting cannot end: SignInRequired, PlayerBlocked, InUse once this Sync is
         closed; run it again after a sign-in. Other errors are in `problem` until a retry succeeds.
         """
-        over = Cancellation()
         with self._lock:
             self._starts += 1
         attempt = 0
         try:
-            with self._until_closed(over), _ended_by(stop, over):
+            with self._until(stop) as over:
                 threading.Thread(target=self._listen, args=(over,), daemon=True).start()
                 while not _is_over(stop):
                     self._bell.clear()
@@ -1213,8 +1214,6 @@ class Sync:
         except (Cancelled, InUse):
             if not _is_over(stop):
                 raise
-        finally:
-            over.cancel()
 
     def _tried(self, over: Cancellation) -> GamedError | None:
         """Run one round; return an error that a retry may end, raise others."""
