@@ -163,6 +163,13 @@ class ListAndDelete(SaveCase):
         self.client.delete("auto", base="*")
         self.raised(gc.Conflict, "deleted", self.client.delete, "auto", base="*")
 
+    def test_lost_answer_before_a_new_token(self) -> None:
+        """A delete whose answer was lost is done, also if the repetition needs another token first."""
+        replies = [LOST, problem(401, "token_expired"), problem(412, "deleted", current=None)]
+        self.fake.scripted["DELETE", "/game/saves/auto"].extend(replies)
+        self.client.delete("auto", base="*")
+        self.assertEqual(len(self.fake.requests("/game/saves/auto")), 3)
+
 
 class Weather(SaveCase):
     """Retries."""
