@@ -47,6 +47,7 @@ FIND = """(kind, name) => {
     return named.map(e => e.control || e).find(e => e.checkVisibility()) || null;
 }"""
 """Return the visible button, link or field with these words, else the first whose words begin with them."""
+FRAME = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
 CENTRE = "arguments[0].scrollIntoView({ block: 'center' })"
 """WebKit's driver does not scroll to an element that is just below the window, and then refuses to click it."""
 HEAR = "(at, e) => { window.pressing = at; window.heard = 0; e.addEventListener('click', () => { window.heard = at }) }"
@@ -454,8 +455,13 @@ class WebKitEngine(Engine):
         raise EngineError(f"no click reached {name}")
 
     def type(self, label: str, text: str) -> None:
-        """Type it, and again if not every key reached the field; the driver loses some on a busy machine."""
+        """Type it, and again if not every key reached the field; the driver loses some on a busy machine.
+
+        A field with `autofocus` takes the focus just before the page's first frame, which may come long after the
+        page is complete: keys typed until then would end in it.
+        """
         field = self._element("field", label)
+        self._driver.execute_async_script(FRAME)
         for _ in range(TRIES):
             field.send_keys(Keys.CONTROL, "a")
             field.send_keys(text)
