@@ -4,13 +4,14 @@ import json
 import re
 import time
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
 from typing import Any
 
 import psycopg
 
 from gamed.cli.service.prepare import STORE_SECONDS
+from gamed.config.settings import DATABASE_NOTE
 from gamed.database.postgresql.processes import IN_USE, STORE
 from tests.cli.process import (
     GAMED,
@@ -29,6 +30,7 @@ from tests.support.postgresql import PASSWORD, Address, Cluster, cluster
 
 KEY = b64encode(bytes(range(32))).decode()
 SECRET = "correct horse battery"
+SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname IN ('auth', 'state')"
 
 
 class PostgresqlTestCase(CommandTestCase):
@@ -47,6 +49,12 @@ class PostgresqlTestCase(CommandTestCase):
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return cluster().execute(sql, self.address.database)
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not happened():
+            self.assertLess(time.monotonic(), deadline, self.output())
+            time.sleep(0.05)
 
     def ask(
         self, port: int, method: str, path: str, token: str = "", body: bytes | None = None, **headers: str
@@ -75,7 +83,7 @@ class ServingTests(PostgresqlTestCase):
         self.assertEqual(self.stop(process), 0, self.output())
         self.assertIn(f"store postgresql:///{self.address.database}?host={self.address.host}", self.output())
         self.assertNotIn("Traceback", self.output())
-        names = {name for (name,) in self.rows("SELECT nspname FROM pg_namespace WHERE nspname IN ('auth', 'state')")}
+        names = {name for (name,) in self.rows(SCHEMAS)}
         self.assertEqual(names, {"auth", "state"})
         self.assertEqual({path.name for path in self.data.iterdir()} & {"auth.db", "state.db", "auth.key"}, set())
 
@@ -112,7 +120,7 @@ class EmptyTests(PostgresqlTestCase):
             self.assertEqual((code, out), (1, ""), command)
             self.assertRegex(err, f"^gamed: There is no schema (auth|state) of .*{self.address.database}")
             self.assertIn("start the service once: gamed serve", err)
-        self.assertEqual(self.rows("SELECT 1 FROM pg_namespace WHERE nspname IN ('auth', 'state')"), [])
+        self.assertEqual(self.rows(SCHEMAS), [])
 
     def test_doctor(self) -> None:
         """The doctor compares the key with nothing, and names what is missing."""
@@ -179,6 +187,26 @@ class RefusalTests(RefusedTestCase):
         process, _ = self.serve()
         self.assertEqual(self.stop(process), 0, self.output())
         self.assertEqual(self.rows("SELECT count(*) FROM auth_aside.key_record"), [(1,)])
+
+    def test_empty_database(self) -> None:
+        """Where the folder shows that the server had another database, an empty one is refused; `auth` alone may be
+        missing, as after a lost key."""
+        process, _ = self.serve()
+        note = self.data / DATABASE_NOTE
+        self.until(note.exists)
+        self.stop(process)
+        noted = note.read_bytes()
+        empty = cluster().database()
+        self.addCleanup(cluster().drop, empty.database)
+        self.configure(empty)
+        err = self.refused()
+        self.assertIn(f"{note} shows that this server has used a database", err)
+        self.assertEqual(cluster().execute(SCHEMAS, empty.database), [])
+        self.assertEqual(note.read_bytes(), noted)
+        self.configure(self.address)
+        self.rows("ALTER SCHEMA auth RENAME TO auth_aside")
+        process, _ = self.serve()
+        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_another_schema(self) -> None:
         """A schema of a newer gamed, and one that was changed by hand, are refused."""

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -82,12 +81,6 @@ class BackupCase(PostgresqlTestCase):
         if stdin or "serve" in arguments:
             return super().gamed(*arguments, stdin=stdin)
         return command(Path(self.mktemp()), {**environment(self.environ)}, *self.places, *arguments)
-
-    def until(self, happened: Callable[[], bool]) -> None:
-        deadline = monotonic() + WAIT_SECONDS
-        while not happened():
-            self.assertLess(monotonic(), deadline, self.output())
-            sleep(0.05)
 
     def put(self, port: int, slot: str, data: bytes, token: str = "") -> None:
         code, body, _ = self.ask(port, "PUT", f"/game/saves/{slot}", token or self.token, data, If_None_Match="*")
@@ -313,10 +306,7 @@ class OutsideTests(BackupCase):
     def test_went_back(self) -> None:
         """A server whose database is older than its own note refuses to start, until the restore is finished."""
         process, _ = self.serve()
-        deadline = monotonic() + WAIT_SECONDS
-        while not (self.data / DATABASE_NOTE).exists():
-            self.assertLess(monotonic(), deadline)
-            sleep(0.05)
+        self.until((self.data / DATABASE_NOTE).exists)
         process.kill()
         process.wait()
         self.rows("UPDATE auth.heartbeat SET beats = 0")

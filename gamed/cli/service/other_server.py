@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gamed.cli import paths
+from gamed.cli import keys, paths
 from gamed.cli.errors import SetupError
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.config.authentication import FILE_NAME
 from gamed.config.settings import DATABASE_NOTE
 from gamed.database.backup_format import MANIFEST
-from gamed.database.connection import AUTH
+from gamed.database.connection import AUTH, STATE
 from gamed.database.store import Store
 
 
@@ -24,11 +24,17 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
 
     The caller holds the lock of the data folder, and knows that `auth` has no schema yet.
     """
-    data, where = places.data, store.describe(AUTH)
-    if store.files and (data / DATABASE_NOTE).exists() and not (data / STATE_DB).exists():
+    data, where, note = places.data, store.describe(AUTH), places.data / DATABASE_NOTE
+    # With `state` there, the owner has set `auth` aside, because its key is lost.
+    if note.exists() and not _has_state(store):
+        if store.files:
+            raise SetupError(
+                f"{where} does not exist, and {note} shows that the databases of this server are on a PostgreSQL "
+                f"server. Put store back into {places.config}, or name another folder with --data DIR."
+            )
         raise SetupError(
-            f"{where} does not exist, and {data / DATABASE_NOTE} shows that the databases of this server are on a "
-            f"PostgreSQL server. Put store back into {places.config}, or name another folder with --data DIR."
+            f"There is no {where}, and {note} shows that this server has used a database. Restore a backup with gamed "
+            f"restore, correct store in {places.config}, or delete that note to begin with an empty database."
         )
     # An option that names another configuration is a decision: several servers of one machine are begun so. Variables
     # are not, because a unit, a shell and sudo have different ones.
@@ -36,6 +42,15 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
     known = [*paths.all_places(environ), paths.LAYOUT]
     for there in find_servers(places, known if everywhere else [], known, beside_state=(data / STATE_DB).exists()):
         raise _refused(places, where, there)
+
+
+def _has_state(store: Store) -> bool:
+    """Return whether `state` exists, also if it cannot be read."""
+    try:
+        with keys.database_errors(store, STATE):
+            return store.exists(STATE)
+    except SetupError:
+        return True
 
 
 def find_servers(
