@@ -8,7 +8,7 @@ all rows, so it is alone: a forgotten key makes a write slow, but never wrong.
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from gamed.database.connection import Connection
+from gamed.database.connection import Connection, Transaction
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.event_log import EventLog
 
@@ -28,6 +28,8 @@ class Database:
         """The files that an operator copies before a repair, for messages."""
         self.unavailable_as: type[DatabaseError] | None = None
         """The error for all writes, once the database can no longer be written."""
+        self.beginning: Transaction[None] | None = None
+        """What is committed before all other writes, and again where a standby has taken over: it may be behind."""
 
     def mark_damaged(self) -> None:
         """Stop all writes to this database and log that once. Reads go on."""

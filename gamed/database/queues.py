@@ -369,8 +369,11 @@ class WriteQueue(DatabaseQueue):
         return self.submit(self.thread.engine.release_space, keys=())
 
     def begin_with(self, transaction: Transaction[None]) -> None:
-        """Commit this transaction before all others; as long as it fails, all fail with its error."""
-        self._first = transaction
+        """Commit this transaction before all others; as long as it fails, all fail with its error.
+
+        It is called again before the first write on a database server that has taken the place of another one.
+        """
+        self._first = self._database.beginning = transaction
 
     def _run_batch(self, connection: EngineConnection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._database.unavailable_as is not None:

@@ -84,7 +84,7 @@ def build_saves(
     """
     databases, game, tasks, now_ms = context.databases, context.settings.game, context.tasks, context.now_ms
     limits, data = game.saves, context.settings.data
-    databases.state.begin_with(partial(tables.begin_run, run=new_run(context.random)))
+    databases.state.begin_with(lambda connection: tables.begin_run(connection, new_run(context.random)))
     folder = data / "tmp"
     disk = DiskReservations(usage_of_disk or partial(disk_usage, data), limits.min_free_bytes)
     environment = SaveEnvironment(limits, now_ms, context.random, waits.changes)

@@ -1,8 +1,9 @@
-"""A primary with a synchronous standby: acknowledged changes are on both, and the service follows the primary."""
+"""A primary with a standby: the service follows the primary; if the standby is synchronous, it has all that was
+acknowledged."""
 
 import time
 from threading import Thread
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from twisted.python import log
 
@@ -15,9 +16,10 @@ ANSWER_SECONDS = 30
 class ReplicaCase(PostgresqlServiceCase):
     standby_first: ClassVar[bool] = False
     """The order of the hosts in the address."""
+    synchronous: ClassVar[bool] = True
 
     def url(self) -> str:
-        self.standby = self.cluster.standby(synchronous=True)
+        self.standby = self.cluster.standby(synchronous=self.synchronous)
         self.addCleanup(self.standby.close)
         servers = [self.cluster, self.standby][:: -1 if self.standby_first else 1]
         folders, ports = (",".join(map(str, each)) for each in zip(*((s.folder, s.port) for s in servers), strict=True))
@@ -88,3 +90,40 @@ class Replicas(ReplicaCase):
             self.cluster.execute(f"SELECT pg_cancel_backend({pid})")
         thread.join(ANSWER_SECONDS)
         self.assertEqual(answers, [503])
+
+
+class Behind(ReplicaCase):
+    """A standby that is asynchronous, and stopped while the primary goes on."""
+
+    synchronous = False
+
+    def test_lost_change(self) -> None:
+        """After the standby has taken over, the cursor of a change that it never got is answered with `reset`, although
+        a later change has its number."""
+        token = self.credentials("one")["access_token"]
+        self.save(token, "before")
+        wait_until(self.has_caught_up)
+        self.standby.stop("fast")
+        self.save(token, "lost")
+        lost = self.list(token)["cursor"]
+        self.cluster.stop("immediate")
+        self.standby.start()
+        self.standby.promote()
+        until_answered(self.service.port, "GET", "/healthz", 200, ANSWER_SECONDS)
+        self.save(token, "later")
+        found = self.list(token, f"?since={lost}")
+        self.assertEqual((found.get("reset"), [each["slot"] for each in found["saves"]]), (True, ["before", "later"]))
+
+    def save(self, token: str, slot: str) -> None:
+        answer = self.ask("PUT", f"/game/saves/{slot}", body=b"1", bearer=token, headers={"If-None-Match": "*"})
+        self.assertEqual(answer.status, 201, answer.body)
+
+    def list(self, token: str, query: str = "") -> dict[str, Any]:
+        answer = self.ask("GET", f"/game/saves{query}", bearer=token)
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json
+
+    def has_caught_up(self) -> bool:
+        """Return whether the standby has everything that the primary has written."""
+        [(written,)] = self.cluster.execute("SELECT pg_current_wal_lsn()")
+        return self.standby.execute(f"SELECT pg_last_wal_replay_lsn() >= '{written}'") == [(True,)]

@@ -50,6 +50,6 @@ class PolledBackend(PostgresqlBackend):
     def close(self) -> None:
         """Do nothing: there is no thread that listens."""
 
-    def _writer(self, database: Database, thread: str, schemas: tuple[str, ...] = ()) -> GuardedEngine:
-        engine = super()._writer(database, thread, schemas)
-        return GuardedEngine(engine._connector, database, engine._kind, self._join)
+    def _writer(self, database: Database, *how: Any) -> GuardedEngine:
+        engine = super()._writer(database, *how)
+        return GuardedEngine(engine._connector, database, engine._kind, engine._joined)

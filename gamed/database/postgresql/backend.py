@@ -14,8 +14,8 @@ from gamed.database.polled_changes import PolledChanges
 from gamed.database.postgresql import processes
 from gamed.database.postgresql.connecting import Connector, SessionKind
 from gamed.database.postgresql.connection import PostgresqlConnection
-from gamed.database.postgresql.engine import PostgresqlEngine
-from gamed.database.postgresql.heartbeat import HeartbeatTask, RestoreGuard
+from gamed.database.postgresql.engine import WRITE, PostgresqlEngine
+from gamed.database.postgresql.heartbeat import HeartbeatTask, RestoreGuard, read_timeline
 from gamed.database.postgresql.listener import NotificationListener, NotifiedChanges
 from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 
@@ -40,6 +40,8 @@ class PostgresqlBackend:
         self._instance_id = instance_id
         self._guard = RestoreGuard(connector, data, lambda: reactor.callFromThread(give_up))
         self.databases = (Database(AUTH), Database(STATE))
+        self._timeline: str | None = None
+        """The timeline on which this process has begun to write `state`."""
 
     def reader(self) -> PostgresqlEngine:
         """Return the engine of a thread that reads both schemas."""
@@ -52,7 +54,7 @@ class PostgresqlBackend:
 
     def state_writer(self) -> PostgresqlEngine:
         """Return the engine of the thread that writes `state`."""
-        return self._writer(self.databases[1], STATE, (STATE, AUTH))
+        return self._writer(self.databases[1], STATE, (STATE, AUTH), self._join_state)
 
     def blob_writer(self) -> PostgresqlEngine:
         """Return the engine of the thread that writes large blobs to `state`."""
@@ -122,12 +124,34 @@ class PostgresqlBackend:
         """End the thread that listens."""
         self._listener.close()
 
-    def _writer(self, database: Database, thread: str, schemas: tuple[str, ...] = ()) -> PostgresqlEngine:
+    def _writer(
+        self,
+        database: Database,
+        thread: str,
+        schemas: tuple[str, ...] = (),
+        joined: Callable[[PostgresqlConnection], None] | None = None,
+    ) -> PostgresqlEngine:
         kind = SessionKind(self._name(thread), schemas=schemas or (database.name,), answer_seconds=WRITE_SECONDS)
-        return PostgresqlEngine(self._connector, database, kind, self._join)
+        return PostgresqlEngine(self._connector, database, kind, joined or self._join)
 
     def _join(self, connection: PostgresqlConnection) -> None:
         processes.join(connection, self._instance_id)
+
+    def _join_state(self, connection: PostgresqlConnection) -> None:
+        """Join, and begin again on a new timeline: changes may be lost whose numbers the next ones get.
+
+        Here, not in the queue, which may get a new session in the middle of a batch.
+        """
+        self._join(connection)
+        timeline, beginning = read_timeline(connection), self.databases[1].beginning
+        if beginning is not None and self._timeline not in (None, timeline):
+            connection.begin([WRITE])
+            try:
+                beginning(connection)
+                connection.commit()
+            finally:
+                connection.rollback()
+        self._timeline = timeline
 
     def _name(self, thread: str) -> str:
         return processes.application_name(self._instance_id, thread)

@@ -19,7 +19,7 @@ STRIPES = 64
 QUEUES = {"auth": 1, "state": 2}
 """The first number of all locks of a queue's writers."""
 _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
-_WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ())
+WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ())
 _SHARED = "SELECT pg_advisory_xact_lock_shared(CAST(? AS int4), 0)"
 _ALONE = "SELECT pg_advisory_xact_lock(CAST(? AS int4), 0)"
 _KEYS = "SELECT pg_advisory_xact_lock(CAST(? AS int4), stripe) FROM unnest(CAST(? AS int4[])) AS stripe"
@@ -66,12 +66,12 @@ class PostgresqlEngine:
     def begin_writing(self, connection: EngineConnection, keys: Collection[str] | None) -> None:
         """Begin a transaction; its first statement waits for the locks, and takes its snapshot when it has them."""
         if keys is None:
-            _ours(connection).begin([_WRITE, (_ALONE, (self._queue,))])
+            _ours(connection).begin([WRITE, (_ALONE, (self._queue,))])
             return
         # PostgreSQL takes them in this order: sorted, so that no two batches wait for each other's locks for ever.
         stripes = ",".join(map(str, sorted({stripe(key) for key in keys})))
         locks = [(_SHARED, (self._queue,)), (_KEYS, (self._queue, f"{{{stripes}}}"))]
-        _ours(connection).begin([_WRITE, *locks])
+        _ours(connection).begin([WRITE, *locks])
 
     def commit(self, connection: EngineConnection) -> None:
         """Commit the transaction."""

@@ -41,6 +41,7 @@ NOT_READABLE: Final = {"3F000", "42501", "42P01"}
 """The errors of a schema that does not exist or may not be read: the statements of requests report them."""
 BEHIND_MS: Final = 5 * 60_000
 """A standby that takes over may be so far behind; then gamed continues without what was lost."""
+TIMELINE: Final = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)"
 _log = EventLog(Logger())
 
 
@@ -219,11 +220,11 @@ def begin_generation(connection: Connection, now_ms: int) -> None:
 
 def beat(connection: Connection) -> Heartbeat:
     """Count once more, and return the new value."""
-    query = """
+    query = f"""
         INSERT INTO auth.heartbeat (one, generation, beats, beat_ms)
         VALUES (1, 1, 1, CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint))
         ON CONFLICT (one) DO UPDATE SET beats = heartbeat.beats + 1, beat_ms = excluded.beat_ms
-        RETURNING generation, beats, beat_ms, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+        RETURNING generation, beats, beat_ms, {TIMELINE}
     """
     return Heartbeat(*connection.execute(query).fetchone())
 
@@ -248,12 +249,14 @@ def refuse_older(connection: Connection, folder: Path, known: tuple[str, Heartbe
 
 def read_heartbeat(connection: Connection) -> Heartbeat | None:
     """Return the present value of the counter; None before the first beat."""
-    query = """
-        SELECT generation, beats, beat_ms, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-        FROM auth.heartbeat
-    """
-    row = connection.execute(query).fetchone()
+    row = connection.execute(f"SELECT generation, beats, beat_ms, {TIMELINE} FROM auth.heartbeat").fetchone()
     return None if row is None else Heartbeat(*row)
+
+
+def read_timeline(connection: Connection) -> str:
+    """Return the timeline of the server, as in a Heartbeat."""
+    [(timeline,)] = connection.rows(f"SELECT {TIMELINE}")
+    return str(timeline)
 
 
 def read_note(folder: Path, place: str) -> Heartbeat | None:
