@@ -29,7 +29,7 @@ class Database:
         self.unavailable_as: type[DatabaseError] | None = None
         """The error for all writes, once the database can no longer be written."""
         self.beginning: Transaction[None] | None = None
-        """What is committed before all other writes, and again where a standby has taken over: it may be behind."""
+        """Committed before all other writes, and again where a standby has taken over, which may be behind."""
 
     def mark_damaged(self) -> None:
         """Stop all writes to this database and log that once. Reads go on."""
