@@ -180,8 +180,11 @@ class AccountService(Component, frozen=True, kw_only=True):
     async def unlink(self, caller: AuthenticatedSession, provider: str) -> Unlinked:
         """Unlink a provider, and end the sessions that it opened; repeatable.
 
-        Raise LastIdentity if the player could not sign in any more.
+        Raise LastIdentity if the player could not sign in any more; AccountReauthenticationRequired in a session that a
+        recovery code opened.
         """
+        if caller.recovered:
+            raise AccountReauthenticationRequired(caller.player_id, recovered=True)
         result = await self.store.unlink(UnlinkCommand(caller, provider, self.now_ms()), self.methods)
         if isinstance(result, LastIdentity):
             raise result

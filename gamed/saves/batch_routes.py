@@ -16,6 +16,7 @@ from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, send_part
+from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves import uploads
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.commands import Change
@@ -107,7 +108,7 @@ SEND_SECONDS = 3600
 class ExportRoutes(Component, frozen=True, kw_only=True):
     """The route of exports; after a disconnect the running step is completed, then the next client may export."""
 
-    app = make_app(SAVE_ERRORS, SESSION_ERRORS)
+    app = make_app(SAVE_ERRORS, SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/game/export",)
     body_policies = DEFAULT_BODY_POLICIES
     exports: ExportService

@@ -20,8 +20,12 @@ class EraseService(Component, frozen=True, kw_only=True):
     environment: SaveEnvironment
 
     async def erase(self, token: Secret, condition: Condition) -> None:
-        """Erase everything before this returns; raise SaveError if nothing was erased."""
-        player_id = (await self.saves.authorize_write(token)).player_id
+        """Erase everything before this returns; raise SaveError if nothing was erased.
+
+        Raise AccountReauthenticationRequired in a session that a recovery code opened. Other sessions need no recent
+        sign-in: the protocol's first version did not ask for one.
+        """
+        player_id = (await self.saves.authorize_write(token, erases=True)).player_id
         # Until the erase has ended each write reads the epoch at its beginning: the epoch shows, without a clock, that
         # the write began before the end.
         with self.saves.sessions.recent.without(player_id):

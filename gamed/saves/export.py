@@ -18,6 +18,7 @@ from gamed.http.conditional import (
     parse_range,
     range_holds,
 )
+from gamed.players.errors import AccountReauthenticationRequired
 from gamed.saves.commands import SavePartReader
 from gamed.saves.errors import VersionConflict
 from gamed.saves.export_store import ExportArchive
@@ -128,8 +129,13 @@ class ExportService(Struct, eq=False):
     _closed: bool = False
 
     async def open(self, token: Secret, first: ExportedFile | None = None) -> ExportJob:
-        """Begin an export, which the caller closes in any case; raise SessionError, TooManyExports or DiskFull."""
+        """Begin an export, which the caller closes in any case; raise SessionError, TooManyExports or DiskFull.
+
+        Raise AccountReauthenticationRequired in a session that a recovery code opened.
+        """
         caller, summary = await self._saves.read_summary(token, reading=True)
+        if caller.recovered:
+            raise AccountReauthenticationRequired(caller.player_id, recovered=True)
         if self._closed or len(self._open) >= MAX_EXPORTS:
             raise TooManyExports("As many exports as this server makes at once are under way. Try again in a moment.")
         player_id = caller.player_id

@@ -9,6 +9,7 @@ from gamed.http.conditional import parse_conditions, prefer_wait, sha256_field
 from gamed.http.json_body import read_query, write_json
 from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, send_part
+from gamed.players.problems import PLAYER_ERRORS
 from gamed.saves.commands import ListRequest, ReadRequest, WriteResult
 from gamed.saves.erase import EraseService
 from gamed.saves.limits import LISTED_AT_ONCE, VERSIONS_AT_ONCE
@@ -35,7 +36,7 @@ _SAVE_HEADERS = {
 class SaveRoutes(Component, frozen=True, kw_only=True):
     """The routes of saves; changes run in `_tasks`, so that they are completed if the client disconnects."""
 
-    app = make_app(SAVE_ERRORS, SESSION_ERRORS)
+    app = make_app(SAVE_ERRORS, SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/game/",)
     saves: SaveService
     tasks: ShieldedTasks

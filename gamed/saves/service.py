@@ -21,6 +21,7 @@ from gamed.database.errors import (
 )
 from gamed.http.conditional import Conditions, Precondition, parse_range, range_holds
 from gamed.long_poll import WakeReason
+from gamed.players.errors import AccountReauthenticationRequired
 from gamed.rate_limit import RateLimited
 from gamed.saves import commands, responses
 from gamed.saves.change_waits import ChangeWaiters, KnownSaves
@@ -170,13 +171,17 @@ class SaveService(Component, frozen=True, kw_only=True):
             raise responses.not_found_error(slot)
         return responses.version_list(self.environment.limits, slot, history)
 
-    async def authorize_write(self, token: Secret) -> commands.WriteContext:
+    async def authorize_write(self, token: Secret, *, erases: bool = False) -> commands.WriteContext:
         """Authenticate the player of a change and count it towards their rate, before the body is read.
 
         The count in memory stops a client that repeats a write which changes nothing. The transaction counts committed
         changes again, for all processes together, and only when it writes a row anyway.
+
+        Raise AccountReauthenticationRequired if it `erases` all saves in a session that a recovery code opened.
         """
         caller, summary = await self.read_summary(token)
+        if erases and caller.recovered:
+            raise AccountReauthenticationRequired(caller.player_id, recovered=True)
         return self._admit(caller, summary)
 
     async def authorize_upload(self, token: Secret) -> commands.WriteContext:

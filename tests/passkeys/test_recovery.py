@@ -229,16 +229,27 @@ class ProofTests(RecoveryCase):
 
     @covers("threats/85")
     def test_game_session(self) -> None:
-        """A game's session by a code deletes no player."""
+        """A game's session by a code plays, but deletes no player, erases and exports no saves, and unlinks nothing."""
         codes = self.made()
         game, browser = self.game(), self.new_browser()
         form = browser.get(game.url).form("/recovery")
         shown = browser.get(browser.post(form, {"name": "Anna", "recovery_code": codes[0]}).headers["location"])
         collected = game.collect(finish_code=shown.html.partition('class="code">')[2][:7]).json
         token = {"Authorization": f"Bearer {collected['access_token']}"}
-        answer = self.site.request("DELETE", "/auth/player", token)
-        self.assertEqual((answer.status, answer.json["code"]), (403, "reauthentication_required"))
-        self.assertIn("recovery code", answer.json["detail"])
+        self.assertEqual(self.site.request("PUT", "/game/saves/auto", token, b"level 3").status, 201)
+        tag = self.site.get("/game/", token).headers["etag"]
+        refused = (
+            ("DELETE", "/auth/player", {}),
+            ("DELETE", "/auth/identities/local", {}),
+            ("DELETE", "/game/", {"If-Match": tag}),
+            ("DELETE", "/game/", {"If-Match": "*"}),
+            ("GET", "/game/export", {}),
+        )
+        for method, path, condition in refused:
+            answer = self.site.request(method, path, {**token, **condition})
+            self.assertEqual((answer.status, answer.json["code"]), (403, "reauthentication_required"), path)
+            self.assertIn("recovery code", answer.json["detail"])
+        self.assertEqual(self.site.get("/game/saves/auto", token).body, b"level 3")
 
     @covers("threats/85")
     def test_game_confirms(self) -> None:
