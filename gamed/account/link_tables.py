@@ -70,9 +70,12 @@ def count_open_invites(connection: Connection, now_ms: int) -> int:
 
 
 def end_invite(connection: Connection, invite_id: str, now_ms: int) -> bool:
-    """Use or revoke an invite; return False if it is not open. Of two transactions only one gets True."""
+    """Use or revoke an invite; return False if it is not open. Of two transactions only one gets True.
+
+    Its name goes at once: it became the player's, who may be erased before the row is.
+    """
     query = """
-        UPDATE invite SET ended_ms = :now_ms
+        UPDATE invite SET ended_ms = :now_ms, sealed_name = NULL
         WHERE invite_id = :invite_id AND ended_ms IS NULL AND expires_ms > :now_ms
     """
     return connection.execute(query, {"invite_id": invite_id, "now_ms": now_ms}).rowcount == 1

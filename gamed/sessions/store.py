@@ -417,6 +417,10 @@ _DELETE_OLD = (
         WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
     """,
     """
+    UPDATE invite SET sealed_name = NULL WHERE token_index IN (
+        SELECT token_index FROM invite WHERE expires_ms < :now_ms AND sealed_name IS NOT NULL LIMIT :rows)
+    """,
+    """
     DELETE FROM invite WHERE token_index IN (
         SELECT token_index FROM invite WHERE expires_ms < :link_before_ms LIMIT :rows)
     """,
@@ -433,6 +437,7 @@ def delete_old_sessions(connection: Connection, now_ms: int, rows: int) -> int:
     left = rows
     for query in _DELETE_OLD:
         values = {
+            "now_ms": now_ms,
             "shared_before_ms": now_ms - 2 * (SHARED_STORE_MS + connection.clocks_ms),
             "access_before_ms": now_ms - ACCESS_RETAINED_MS,
             "refresh_before_ms": now_ms - REFRESH_RETAINED_MS,

@@ -286,6 +286,21 @@ class InviteTests(LinkCase):
         index = link_index(self.server.keys.indexer, Purpose.INVITE, token)
         self.assertEqual(self.server.rows("SELECT token_index FROM invite"), [(index,)])
 
+    def test_name_goes(self) -> None:
+        """The name of an invite goes when it is used, revoked or expired: a player may be erased before the row is."""
+        self.accept(self.invite("Cleo"))
+        self.invite("Dilek")
+        self.server.write(lambda c: link_tables.end_invite(c, self.invite_id, self.server.now_ms()))
+        self.invite("Emre")
+        self.assertEqual(self.named(), [(self.invite_id,)])
+        self.server.write(lambda c: delete_old_sessions(c, self.server.now_ms() + DAY * 1000, 100))
+        self.assertEqual(self.named(), [(self.invite_id,)])
+        self.server.write(lambda c: delete_old_sessions(c, self.server.now_ms() + DAY * 1000 + 1, 100))
+        self.assertEqual(self.named(), [])
+
+    def named(self) -> list[Any]:
+        return self.server.rows("SELECT invite_id FROM invite WHERE sealed_name IS NOT NULL")
+
     def test_deleted_later(self) -> None:
         """Links are deleted thirty days after their expiry, and all at once by a restore."""
         self.invite()
