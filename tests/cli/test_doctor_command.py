@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cryptography.x509 import DNSName
@@ -153,6 +154,19 @@ class DoctorTests(CommandTestCase):
         self.configure(mode="oaut", public_url="ftp://x")
         _code, found, _err = self.doctor()
         self.assertIn("auth.db", {each["check"] for each in found["ok"]})
+
+    def test_old_copies(self) -> None:
+        """Copies that upgrades, restores and moves left are named after thirty days."""
+        self.serve_once()
+        names = ["auth.db.v6", "state.db.before-restore-20261001T040000Z", "state.db.moved-20261001T040000Z"]
+        for name in names:
+            (self.data / name).write_bytes(b"")
+        self.assertNotIn("copies", [each["check"] for each in self.doctor()[1]["warning"]])
+        for name in names:
+            os.utime(self.data / name, (0, time.time() - 31 * 86_400))
+        [finding] = [each for each in self.doctor()[1]["warning"] if each["check"] == "copies"]
+        for name in names:
+            self.assertIn(name, finding["text"])
 
     def test_wrong_configuration(self) -> None:
         """A wrong configuration ends with 78, and with the findings that do not need it."""

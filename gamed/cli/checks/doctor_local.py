@@ -22,7 +22,7 @@ from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
 from gamed.ops import machine_checks
-from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped
+from gamed.ops.findings import Finding, HttpReply, Reached, ok, problem, skipped, warning
 from gamed.ops.machine import Machine, Step, database_steps, quick_steps
 from gamed.ops.machine_checks import facts
 from gamed.passkeys import tables as passkey_tables
@@ -30,6 +30,11 @@ from gamed.passkeys.ceremony import PasskeySite
 from gamed.providers.base import ProviderFailure
 from gamed.providers.discovery import known_metadata, metadata_url, validate_metadata
 from gamed.stores import open_store
+
+_COPIES = ("*.db.v*", "*.before-restore-*", "*.moved-*")
+"""The names of databases that an upgrade, a restore and a move leave in the data folder."""
+_COPY_SECONDS = 30 * 86_400
+"""For so long an owner may need them without being asked."""
 
 
 def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) -> Sequence[Step]:
@@ -58,6 +63,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         *quick_steps(machine),
         *databases,
         partial(_assets, AssetStore(places.data / FOLDER)),
+        partial(_copies, places.data),
         lambda: [machine_checks.check_server(server(places.data))],
     ]
     if opened is None:
@@ -94,6 +100,16 @@ def _assets(store: AssetStore) -> list[Finding]:
     except AssetsUnreadable as e:
         return [machine_checks.check_assets(0, [str(e)])]
     return [machine_checks.check_assets(len(names), errors)] if names else []
+
+
+def _copies(data: Path) -> list[Finding]:
+    """Warn of old copies of the databases, which have the data of players who were erased since."""
+    before = now_ms() / 1000 - _COPY_SECONDS
+    names = [path.name for each in _COPIES for path in sorted(data.glob(each)) if path.lstat().st_mtime < before]
+    if not names:
+        return []
+    text = f"{len(names)} copies of databases in {data} are older than 30 days: {', '.join(names[:3])} ..."
+    return [warning("copies", text, "Delete them if all is well: players who were erased since are still in them.")]
 
 
 def _channel_errors(store: AssetStore, channel: str) -> list[str]:
