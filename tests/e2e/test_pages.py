@@ -49,7 +49,8 @@ CUT = """() => [document.documentElement, ...document.querySelectorAll('main, ma
 """Elements whose content is wider than they are; a field scrolls what is typed."""
 SMALL = """() => {
     document.querySelectorAll('form[hidden]').forEach(e => { e.hidden = false });
-    return [...document.querySelectorAll('button, .button, input:not([type=hidden], [hidden] *), summary')]
+    const all = 'button, .button, input:not([type=hidden], [hidden] *), summary, :is(.places, .chips, .languages li) a';
+    return [...document.querySelectorAll(all)]
         .filter(e => { const r = e.getBoundingClientRect(); return r.height < 44 || r.width < 44 })
         .map(e => e.outerHTML)
 }"""
