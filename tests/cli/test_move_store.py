@@ -317,6 +317,29 @@ class Refused(MoveStoreCase):
         """A server that cannot be reached is named without its password."""
         self.assertIn("postgresql:///", self.refused("--to", "postgresql://gamed@/x?host=/nowhere"))
 
+    def test_file_is_missing(self) -> None:
+        """A folder without auth.db is refused although an earlier move has left both files: nothing is renamed, whether
+        the database is empty or another server's."""
+        self.there()
+        self.configure(store=self.place.url)
+        self.moved("--to", "sqlite")
+        self.configure()
+        (self.data / "auth.db").unlink()
+        before = self.hashes()
+        self.assertIn("There is no", self.refused("--to", self.place.url))
+        session = self.session()
+        for name in (AUTH, STATE):
+            prepare_schema(session, name, name, print, lambda: None, migrate=False)
+        session.close()
+        self.assertIn("There is no", self.refused("--to", self.place.url))
+        self.assertEqual(self.hashes(), before)
+
+    def hashes(self) -> dict[str, str]:
+        """Return the hashes of the databases in the folder, and of those that were moved away."""
+        return {
+            path.name: sha256(path.read_bytes()).hexdigest() for path in self.data.glob("*.db*") if path.stat().st_size
+        }
+
     def test_start_in_the_old_place(self) -> None:
         """Neither side begins empty databases after they were moved away."""
         self.there()

@@ -93,7 +93,7 @@ def open_session(address: PostgresqlAddress) -> Iterator[PlainSession]:
 
 def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: str) -> StoreMove:
     """Copy auth.db and state.db into new schemas, and rename the files; raise CommandFailed with nothing moved."""
-    if (suffix := _begun_suffix(data)) is not None:
+    if (suffix := _begun_suffix(data, session)) is not None:
         with keys.database_errors(SqliteStore(data=data), STATE), write_locked(data / f"{STATE}.db"):
             return StoreMove({}, _rename(data, [STATE], suffix))
     _refuse_complete(data, session, where, back=False)
@@ -113,12 +113,17 @@ def move_to_postgresql(data: Path, session: PlainSession, where: str, ran_by: st
         )
 
 
-def _begun_suffix(data: Path) -> str | None:
+def _begun_suffix(data: Path, session: PlainSession) -> str | None:
     """Return the suffix with which an interrupted run has renamed auth.db, if it has not renamed state.db."""
-    if (data / f"{AUTH}.db").exists() or not (data / f"{STATE}.db").exists():
-        return None
     moved = moved_name(data / f"{AUTH}.db")
-    return None if moved is None else moved.name.rpartition("-")[2]
+    if moved is None or (data / f"{AUTH}.db").exists() or not (data / f"{STATE}.db").exists():
+        return None
+    suffix = moved.name.rpartition("-")[2]
+    # A move back leaves files with such names, too; auth.db may have been lost since.
+    if (data / f"{STATE}.db{MOVED_FILE}{suffix}").exists() or NONE in [version_of(session, each) for each in DATABASES]:
+        return None
+    with keys.database_errors(SqliteStore(data=data), AUTH), closing(_open(moved)) as auth:
+        return suffix if keyring.read_store_id(auth) == read_store_id(session) else None
 
 
 def _unused_stamp(is_used: Callable[[str], bool]) -> str:
