@@ -10,9 +10,10 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from gamed.cli.commands import gamed
+from gamed.cli.data import store_copy
 from gamed.config.settings import DATABASE_NOTE, KeySource
 from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE
@@ -333,6 +334,23 @@ class Refused(MoveStoreCase):
         session.close()
         self.assertIn("There is no", self.refused("--to", self.place.url))
         self.assertEqual(self.hashes(), before)
+
+    def test_database_ends(self) -> None:
+        """A move back leaves no files if PostgreSQL ends while they are compared: a start would use them."""
+        self.there()
+        self.configure(store=self.place.url)
+        before, compare = self.stored(), store_copy._compare_files
+
+        def compare_and_end(*arguments: Any) -> None:
+            compare(*arguments)
+            cluster().end_backends(self.place.database)
+
+        self.patch(store_copy, "_compare_files", compare_and_end)
+        code, _, err = self.run_command("--to", "sqlite")
+        self.assertEqual(code, 1, err)
+        self.assertIn("cannot be used now", err)
+        self.assertEqual([name for name in os.listdir(self.data) if name in {"auth.db", "state.db"}], [])
+        self.assertEqual((self.stored(), self.schemas()), (before, ["auth", "state"]))
 
     def hashes(self) -> dict[str, str]:
         """Return the hashes of the databases in the folder, and of those that were moved away."""

@@ -273,16 +273,22 @@ def move_to_sqlite(data: Path, session: PlainSession, where: str, ran_by: str) -
     if any((data / f"{each}.db").exists() for each in DATABASES):
         _require_same_files(data, session, where, size)
         digests: Digests = {}
+        names = _rename_schemas(session)
     else:
-        digests = _fill_files(data, session, where, ran_by, size)
-    names = moved_schemas(session)
-    suffix = MOVED + _unused_stamp(lambda each: f"{AUTH}{MOVED}{each.lower()}" in names).lower()
-    for database in DATABASES:
-        session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
+        with _filled(data, session, where, ran_by, size) as digests:
+            names = _rename_schemas(session)  # the session may have ended during the copy, and then no files are left
     session.rows("COMMIT")  # even if a standby does not get the new names, the files have everything
     with suppress(OSError):
         (data / DATABASE_NOTE).unlink()  # from now on it would say that the databases are still there
-    return StoreMove(digests, [f"{database}{suffix}" for database in DATABASES])
+    return StoreMove(digests, names)
+
+
+def _rename_schemas(session: PlainSession) -> list[str]:
+    moved = moved_schemas(session)
+    suffix = MOVED + _unused_stamp(lambda each: f"{AUTH}{MOVED}{each.lower()}" in moved).lower()
+    for database in DATABASES:
+        session.rows(f"ALTER SCHEMA {database} RENAME TO {database}{suffix}")
+    return [f"{database}{suffix}" for database in DATABASES]
 
 
 def _refuse_complete(data: Path, session: PlainSession, where: str, *, back: bool) -> None:
@@ -313,7 +319,9 @@ def _require_same_files(data: Path, session: PlainSession, where: str, size: int
         raise CommandFailed(f"{data} has databases already. Nothing was moved. Move its auth.db and state.db away.")
 
 
-def _fill_files(data: Path, session: PlainSession, where: str, ran_by: str, size: int) -> Digests:
+@contextmanager
+def _filled(data: Path, session: PlainSession, where: str, ran_by: str, size: int) -> Iterator[Digests]:
+    """Yield once the new files are whole, and then give them their names; an error deletes them."""
     if (free := shutil.disk_usage(data).free) < size + SPARE_BYTES:
         needed = readable.size(size + SPARE_BYTES)
         raise CommandFailed(f"{data} has {readable.size(free)} free, and the move needs {needed}. Nothing was moved.")
@@ -330,13 +338,13 @@ def _fill_files(data: Path, session: PlainSession, where: str, ran_by: str, size
             run_transaction(staged / f"{AUTH}.db", entry)
         for database in DATABASES:
             require_no_log(staged / f"{database}.db")
+        yield digests
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
     journal = RestoreJournal(where, f".before-move-{stamp(now_ms())}", [f"{each}.db" for each in DATABASES])
     restore_journal.commit(data, journal)
     restore_journal.finish(data, journal)
-    return digests
 
 
 def _fill_file(path: Path, session: PlainSession, shown: Progress) -> Digests:
