@@ -261,19 +261,22 @@ def _numbered(connection: Connection, query: str, values: dict[str, str | int]) 
     return [(number, EventCount(EventKey(*row[:4]), *row[4:])) for number, *row in found]
 
 
-def latest_of(connection: Connection, events: Sequence[SecurityEvent], since_ms: int) -> list[EventCount]:
-    """Return the events of up to four kinds since then that concern no player, the latest last.
+def latest_of(
+    connection: Connection, events: Sequence[SecurityEvent], since_ms: int, until_ms: int = LATEST_MS
+) -> list[EventCount]:
+    """Return the events of up to four kinds in that time that concern no player, the latest last.
 
     Equal ones are one row. The index by player, hour and event finds them, however many events of players there are.
     """
     query = """
         SELECT max(hour), event, player_id, detail, min(first_ms), max(last_ms), sum(times) FROM security_event
         WHERE player_id = '' AND hour >= :hour AND event IN (:event_1, :event_2, :event_3, :event_4) AND times > 0
+            AND last_ms <= :until_ms
         GROUP BY event, player_id, detail ORDER BY max(last_ms), event LIMIT :rows
     """
     first, *others = (each.value for each in events)
     names = dict(zip(("event_1", "event_2", "event_3", "event_4"), [first, *others, *([first] * 3)], strict=False))
-    values = {"hour": since_ms // MERGE_MS, "rows": LATEST_ROWS}
+    values = {"hour": since_ms // MERGE_MS, "until_ms": until_ms, "rows": LATEST_ROWS}
     found = connection.execute(query, {**names, **values}).fetchall()
     return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in found]
 

@@ -22,6 +22,7 @@ from gamed.notify.model import (
     SentNotice,
 )
 from gamed.readable import ago, size
+from gamed.timestamps import CLOCKS_MS
 
 NEVER = SentNotice(NoticeState.WELL, 0)
 """The state of something that was never worth a notice."""
@@ -138,10 +139,10 @@ def _providers(runs: Mapping[str, ProviderRun], settings: NoticeSettings) -> Ite
             yield Notice(f"{PROVIDER}:{name}", condition, f"Sign-ins with {label} work again.")
 
 
-def latest(sent: Sequence[Mapping[str, SentNotice]]) -> dict[str, SentNotice]:
-    """Return for each thing the latest of what was sent."""
+def latest(sent: Sequence[Mapping[str, SentNotice]], now_ms: int) -> dict[str, SentNotice]:
+    """Return for each thing the latest of what was sent, without that of a clock that was ahead."""
     found: dict[str, SentNotice] = {}
     for about, each in (item for one in sent for item in one.items()):
-        if about not in found or each.at_ms > found[about].at_ms:
+        if each.at_ms <= now_ms + CLOCKS_MS and (about not in found or each.at_ms > found[about].at_ms):
             found[about] = each
     return found

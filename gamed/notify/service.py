@@ -86,7 +86,7 @@ class OwnerNotifier:
         facts = await self._read(now_ms)
         self._log_changes(facts, now_ms)
         if self._webhook is not None and around.seconds() >= self._wait_until:
-            sent = latest([facts.sent, self._sent])
+            sent = latest([facts.sent, self._sent], now_ms)
             notices = due_notices(facts, sent, self._runs, self._settings, now_ms)[:MOST_NOTICES]
             if notices:
                 await self._send(self._webhook, notices, now_ms)

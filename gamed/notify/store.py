@@ -19,6 +19,7 @@ from gamed.notify.notice_rules import new_since_ms
 from gamed.players.keyring import read_created_ms
 from gamed.players.tables import list_waiting, newest_waiting
 from gamed.structs import Component
+from gamed.timestamps import CLOCKS_MS
 
 DISK_EVENTS = (SecurityEvent.DISK_NEARLY_FULL, SecurityEvent.DISK_HAS_ROOM)
 EVENTS = (SecurityEvent.OWNER_NOTIFIED, SecurityEvent.DAMAGE_FOUND, *DISK_EVENTS)
@@ -39,7 +40,7 @@ class NoticeStore(Component, frozen=True, kw_only=True):
 
     async def was_full(self, machine: str, now_ms: int) -> bool:
         """Return whether this machine's disk was nearly full when a process last reported it; raise DatabaseError."""
-        found = await self.reads.submit(partial(latest_of, events=DISK_EVENTS, since_ms=now_ms - KEPT_MS))
+        found = await self.reads.submit(partial(_known, events=DISK_EVENTS, now_ms=now_ms))
         return _full_disks(found).get(machine, False)
 
     async def write_sent(self, notices: Sequence[Notice], at_ms: int) -> None:
@@ -55,7 +56,7 @@ class NoticeStore(Component, frozen=True, kw_only=True):
 def read_facts(connection: Connection, keys: Keys | None, now_ms: int) -> Facts:
     """Return what `auth` shows; without keys no names are read."""
     # One search for all kinds: it reads the index of all events without a player.
-    found = latest_of(connection, EVENTS, now_ms - KEPT_MS)
+    found = _known(connection, EVENTS, now_ms)
     events = {event: [each for each in found if each.key.event == event.value] for event in EVENTS}
     sent = {
         each.values["about"]: SentNotice(each.values["state"], each.last_ms)
@@ -72,6 +73,11 @@ def read_facts(connection: Connection, keys: Keys | None, now_ms: int) -> Facts:
         outcomes=latest_outcomes(connection),
         sent=sent,
     )
+
+
+def _known(connection: Connection, events: Sequence[SecurityEvent], now_ms: int) -> list[EventCount]:
+    # An event of a clock that was ahead would be the latest until its instant comes, which can take years.
+    return latest_of(connection, events, now_ms - KEPT_MS, now_ms + CLOCKS_MS)
 
 
 def _waiting(connection: Connection, keys: Keys | None, sent: SentNotice | None, now_ms: int) -> Waiting:

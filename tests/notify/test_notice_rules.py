@@ -17,6 +17,7 @@ from gamed.notify.model import (
     Waiting,
 )
 from gamed.notify.notice_rules import NoticeSettings, ProviderRun, due_notices, latest
+from gamed.timestamps import CLOCKS_MS
 
 NOW_MS = 1_800_000_000_000
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
@@ -192,4 +193,12 @@ class SentTests(SynchronousTestCase):
         """The latest of what was sent counts, wherever it was noted."""
         old, new = SentNotice(BAD, 1), SentNotice(WELL, 2)
         for order in ([{"disk": old}, {"disk": new}], [{"disk": new}, {"disk": old}]):
-            self.assertEqual(latest(order), {"disk": new})
+            self.assertEqual(latest(order, CLOCKS_MS), {"disk": new})
+
+    def test_future(self) -> None:
+        """What was sent while the clock was ahead does not count; that of another machine's clock does."""
+        past, ahead = SentNotice(WELL, NOW_MS - 1), SentNotice(BAD, NOW_MS + CLOCKS_MS)
+        wrong = {"disk": SentNotice(BAD, NOW_MS + CLOCKS_MS + 1)}
+        self.assertEqual(latest([{"disk": past}, wrong], NOW_MS), {"disk": past})
+        self.assertEqual(latest([wrong, {"disk": ahead}], NOW_MS), {"disk": ahead})
+        self.assertEqual(latest([wrong], NOW_MS), {})

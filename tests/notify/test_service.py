@@ -253,6 +253,37 @@ class BackupTests(NotifierCase):
         events = [line.split()[0] for line in self.lines if line.startswith("backup_")]
         self.assertEqual(events, ["backup_overdue", "backup_made"])
 
+    def test_clock_set_back(self) -> None:
+        """A notice of a clock that was a year ahead is not repeated, and keeps none back, also after a restart."""
+        self.process = Process(self.databases, self.world, backup_seconds=2 * 86400)
+        self.write(lambda c: write_last_backup(c, LastBackup(self.world.now_ms, 1)))
+        self.world.now_ms += 365 * DAY_MS
+        self.process.minute()
+        self.assertEqual(self.sent, ["The last backup was made 1 year ago."])
+        self.world.now_ms -= 365 * DAY_MS
+        for _ in range(3):
+            self.process.minute()
+        self.assertEqual(self.sent, [])
+        restarted = Process(self.databases, self.world, backup_seconds=2 * 86400)
+        restarted.minute()
+        self.world.now_ms += 3 * DAY_MS
+        restarted.minute()
+        self.write(lambda c: write_last_backup(c, LastBackup(self.world.now_ms, 1)))
+        for _ in range(3):
+            restarted.minute()
+        self.assertEqual(self.sent, ["The last backup was made 3 days ago.", "There is a new backup."])
+
+    def test_machine_of_a_wrong_clock(self) -> None:
+        """Another machine's disk has room again although it was reported as full by a clock that was ahead."""
+        other = Process(self.databases, World(Webhook(), now_ms=NOW_MS + 365 * DAY_MS, free_bytes=0), machine="b2")
+        for now_ms, free in ((NOW_MS + 365 * DAY_MS, 0), (NOW_MS, 0), (NOW_MS, 10 * BOUND)):
+            other.world.now_ms, other.world.free_bytes = now_ms, free
+            for work in (other.disk.look, other.audit.flush):
+                finish(Deferred.fromCoroutine(work()))
+        for _ in range(3):
+            self.process.minute()
+        self.assertEqual(self.sent, [])
+
 
 class ProviderTests(NotifierCase):
     def setUp(self) -> None:
