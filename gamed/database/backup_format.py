@@ -139,9 +139,10 @@ def is_part(name: str) -> bool:
 def expired_backups(names: Collection[str], made: str, keep: int) -> list[str]:
     """Return the names of the backups to delete so that `keep` stay, oldest first; ignore names of other files.
 
-    The backup that was just `made` stays, whatever its name: the clock may have been wrong before.
+    The backup that was just `made` stays, whatever its name. Those with a later name go first: the clock was ahead when
+    they were made, and would else have each new one deleted by the next.
     """
-    others = sorted(name for name in names if is_backup(name) and name != made)
+    others = sorted((name for name in names if is_backup(name) and name != made), key=lambda name: (name < made, name))
     return others[: max(0, len(others) - (keep - 1))]
 
 

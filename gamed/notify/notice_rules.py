@@ -119,8 +119,11 @@ def _disks(facts: Facts, settings: NoticeSettings) -> Iterator[Notice]:
 def _backup(facts: Facts, settings: NoticeSettings, now_ms: int) -> Iterator[Notice]:
     if settings.backup_seconds is None or facts.backup_ms is None:
         return
-    if now_ms - facts.backup_ms <= settings.backup_seconds * 1000:
+    if abs(now_ms - facts.backup_ms) <= settings.backup_seconds * 1000:
         yield Notice(BACKUP, NoticeState.WELL, "There is a new backup.")
+    elif facts.any_backup and facts.backup_ms > now_ms:  # by a clock that was ahead, or this one is behind
+        text = "The last backup is of the future, so its age is not known. Set the clock, then run: gamed backup DIR"
+        yield Notice(BACKUP, NoticeState.BAD, text)
     elif facts.any_backup:
         yield Notice(BACKUP, NoticeState.BAD, f"The last backup was made {ago(facts.backup_ms, now_ms)}.")
     else:

@@ -55,6 +55,19 @@ class NameTests(SynchronousTestCase):
         self.assertEqual(expired_backups([*names, *foreign], names[0], 3), [])
         self.assertEqual(expired_backups(names, names[0], 10), [])
 
+    def test_clock_ahead(self) -> None:
+        """Backups of a clock that was ahead make room first: they were made before the one that was just made."""
+        present = set(ahead := [f"gamed-203601{night:02}T040000Z" for night in range(1, 7)])
+        nights = [f"gamed-202701{night:02}T040000Z" for night in range(1, 10)]
+        gone = []
+        for made in nights:
+            present.add(made)
+            expired = expired_backups(present, made, 7)
+            present.difference_update(expired)
+            gone += expired
+        self.assertEqual(gone, [*ahead, *nights[:2]])
+        self.assertEqual(present, {*nights[2:]})
+
 
 class ManifestTests(SynchronousTestCase):
     def test_there_and_back(self) -> None:

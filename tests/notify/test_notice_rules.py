@@ -123,6 +123,13 @@ class BackupTests(SynchronousTestCase):
         [notice] = Owner().due(backup_ms=NOW_MS - 3 * DAY_MS)
         self.assertEqual(notice.text, "There is no backup of this server yet. To make one, run: gamed backup DIR")
 
+    def test_future(self) -> None:
+        """A backup of a clock that was far ahead is not a new one: its age is unknown."""
+        [notice] = Owner().due(backup_ms=NOW_MS + 3 * DAY_MS, any_backup=True)
+        self.assertEqual(notice.state, BAD)
+        self.assertIn("of the future", notice.text)
+        self.assertEqual(Owner().due(backup_ms=NOW_MS + MINUTE_MS, any_backup=True), [])
+
     def test_off(self) -> None:
         """Without an interval no backup is too old, and what cannot be read is no reason either."""
         self.assertEqual(Owner(NoticeSettings(None, 0, {})).due(backup_ms=1), [])
