@@ -159,13 +159,13 @@ class Play {
     this.client = client
     this.sync = sync
     this.tab = tab
-    const name = nameOf(client) // which needs the credential, and a deleted player has none
+    const own = ownOf(client) // which needs the credential, and a deleted player has none
     this.account = new Account(client, {
       slot: SLOT,
       take: (save) => this.replace(loaded(save.data)),
       signInAgain: (why) => signInAgain(client, why),
       wordsOf,
-      deleted: () => forget(name),
+      deleted: () => forget(own),
     })
   }
 
@@ -184,7 +184,7 @@ class Play {
 
   /** Show who plays where: without a network by the name that the player had last. */
   async showPlayer() {
-    const name = nameOf(this.client)
+    const name = `name${ownOf(this.client)}`
     const words = () => [localStorage.getItem(name), this.client.origin.host].filter(Boolean).join(" on ")
     tell("who", words())
     localStorage.setItem(name, (await this.client.whoami()).player.name ?? "")
@@ -438,15 +438,15 @@ async function leave(why) {
   tell("start-problem", why)
 }
 
-/** Return where this browser keeps the player's name. @param {GamedClient} client */
-const nameOf = (client) => `name/${client.origin}/${client.credential?.playerId}`
+/** Return the end of all names of a player's data in this browser; Sync has the same. @param {GamedClient} client */
+const ownOf = (client) => `/${client.place}/${client.credential?.playerId}`
 
-/** Delete the data of a deleted player from this browser. @param {string} name */
-async function forget(name) {
+/** Delete the data of a deleted player from this browser, not that of other players. @param {string} own */
+async function forget(own) {
   await leave("You and your gardens were deleted.")
-  localStorage.removeItem(name)
+  localStorage.removeItem(`name${own}`)
   for (const { name } of (await indexedDB.databases?.()) ?? []) {
-    if (name?.startsWith(`gamed/${APP}/`)) indexedDB.deleteDatabase(name)
+    if (name?.startsWith(`gamed/${APP}/`) && name.endsWith(own)) indexedDB.deleteDatabase(name)
   }
 }
 

@@ -31,6 +31,16 @@ HOLD = """async () => {
 }"""
 """Keeps the transactions of the tab's saves waiting until RELEASE."""
 RELEASE = "() => { window.held = false }"
+OTHERS = """async () => {
+  const { openDatabase } = await import("/gamed.mjs")
+  const own = (await indexedDB.databases()).find(({ name }) => name.includes("/tab-1/")).name
+  const [app, tab, server, player] = own.match(/^(.*)\\/(tab-1)\\/(.*)\\/(.*)$/).slice(1)
+  const others = [[server, "not.signed.in"], [server, "ply_other"], ["other.example-0", player]]
+  const names = others.map((other) => [app, tab, ...other].join("/")).sort()
+  for (const name of names) (await openDatabase(name, ["state", "records", "bodies"])).close()
+  return names
+}"""
+"""Makes the databases of saves that do not belong to the player, and returns their names."""
 WATCH = """() => {
   const state = document.querySelector("#state")
   window.states = []
@@ -281,11 +291,15 @@ class DemoTests(CommandTestCase):
         self.assertTrue(any("garden" in member for member in members), members)
 
     def test_delete(self) -> None:
-        """A player who deletes their account signs in once more if the server asks, and is deleted on both sides."""
+        """A player who deletes their account signs in once more if the server asks, and is deleted on both sides.
+
+        The databases of other players, of other servers and from before a sign-in stay.
+        """
         tab = self.tab()
         self.sign_in(tab)
         self.press(tab, 1, 1, 1)
         self.says(tab, "Saved")
+        others = self.does(lambda: tab.evaluate(OTHERS))
         self.does(lambda: tab.route("**/auth/player", self.ask_for_sign_in, times=1))
         self.open_account(tab)
         self.does(lambda: tab.get_by_role("button", name="Delete me", exact=True).click())
@@ -293,7 +307,7 @@ class DemoTests(CommandTestCase):
         self.does(lambda: self.through_browser(tab))
         self.says(tab, "You and your gardens were deleted.")
         kept = self.does(lambda: tab.evaluate("async () => (await indexedDB.databases()).map(({name}) => name)"))
-        self.assertEqual([name for name in kept if "/tab-" in name], [])
+        self.assertEqual(sorted(name for name in kept if "/tab-" in name), others)
         self.assertNotIn("Anna", str(self.does(lambda: tab.evaluate("() => JSON.stringify(localStorage)"))))
         self.sign_in(tab)
         self.says(tab, "0 flowers, 0 growing, 0 picked")
