@@ -34,7 +34,7 @@ from gamed.crypto import (
 from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions.errors import RefreshInvalid, SessionError, TokenInvalid, TokenMissing
 from gamed.structs import Component
-from gamed.timestamps import seconds_until
+from gamed.timestamps import CLOCKS_MS, seconds_until
 
 MAX_SESSIONS = 100
 """Sessions of one player, and browser sessions: one more ends the least recently used one."""
@@ -224,9 +224,10 @@ class AuthenticatedSession(Struct, frozen=True):
     def signed_in_recently(self, now_ms: int) -> bool:
         """Return whether the sign-in is recent enough for what cannot be undone (docs/protocol.md: Accounts).
 
-        One by a recovery code never is: a code opens a session, and proves nothing else.
+        One by a recovery code never is: a code opens a session, and proves nothing else. Nor is one of a clock that was
+        ahead, which would stay recent until its instant comes.
         """
-        return not self.recovered and now_ms - self.signed_in_ms <= RECENT_MS
+        return not self.recovered and -CLOCKS_MS <= now_ms - self.signed_in_ms <= RECENT_MS
 
 
 def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:

@@ -9,7 +9,9 @@ from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions.credentials import (
     MAX_SESSIONS,
     PLAYER_REFRESHES,
+    RECENT_MS,
     TICK_MS,
+    AuthenticatedSession,
     CredentialPair,
     MalformedPair,
     SessionPolicy,
@@ -22,6 +24,7 @@ from gamed.sessions.credentials import (
     tick_of,
     to_bytes,
 )
+from gamed.timestamps import CLOCKS_MS
 from tests.sessions.fixtures import NOW_MS, POLICY, Counting
 from tests.support.covers import covers
 
@@ -30,6 +33,16 @@ instants = integers(min_value=0, max_value=2**48)
 
 def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> CredentialPair:
     return generate_pair(lambda size: first[:size].ljust(size, b"\x07"), now_ms, policy, now_ms)
+
+
+class RecentTests(SynchronousTestCase):
+    """Whether a sign-in is recent enough for what cannot be undone."""
+
+    def test_bounds(self) -> None:
+        """For ten minutes; another machine's clock may be ahead, but one that was further ahead proves nothing."""
+        ages = (-CLOCKS_MS - 1, -CLOCKS_MS, RECENT_MS, RECENT_MS + 1)
+        sessions = [AuthenticatedSession("ply_a", "ses_a", False, NOW_MS - age) for age in ages]
+        self.assertEqual([each.signed_in_recently(NOW_MS) for each in sessions], [False, True, True, False])
 
 
 @covers("2.3/10")
