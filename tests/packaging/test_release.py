@@ -73,6 +73,31 @@ class DebianTests(SynchronousTestCase):
         for script in ("postinst", "prerm", "postrm"):
             self.assertEqual(run(ROOT, "sh", "-n", f"debian/gamed.{script}").stderr, "")
 
+    def test_instances(self) -> None:
+        """An upgrade restarts gamed@1 as well as gamed.service, and removal ends both; no failed start stops dpkg."""
+        folder = Path(self.mktemp()).resolve()
+        folder.mkdir()
+        (folder / "systemctl").write_text('#!/bin/sh\necho "$@" >>"${0%/*}/calls"\nexit 1\n', "utf-8")
+        (folder / "systemctl").chmod(0o755)
+        outputs = []
+        for script, *arguments in (("postinst", "configure", "1.0.0"), ("prerm", "remove")):
+            text = (ROOT / f"debian/gamed.{script}").read_text("utf-8")
+            self.assertIn("/run/systemd/system", text)
+            text = f"PATH={folder}:$PATH\n" + text.replace("/run/systemd/system", str(folder))
+            done = run(folder, "sh", "-c", text, script, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            outputs.append(done.stderr)
+        self.assertEqual(
+            (folder / "calls").read_text("utf-8").splitlines(),
+            [
+                "daemon-reload",
+                "try-restart gamed.service gamed@*.service",
+                "disable gamed.socket gamed.service gamed@.service gamed-backup.timer",
+                "stop gamed.socket gamed.service gamed@*.service gamed-backup.timer",
+            ],
+        )
+        self.assertIn("systemctl status gamed.service 'gamed@*.service'", outputs[0])
+
     def test_commands_are_in_the_pages(self) -> None:
         """Each command that a walk of `.ci/deb` takes from its page is in a block or a sentence of that page."""
         walks = re.findall(r"(?ms)^walk_\w+\(\) \{\n(.+?)^\}", (ROOT / ".ci/deb").read_text("utf-8"))
