@@ -46,8 +46,7 @@ from gamed.config.game import SaveLimits
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.owner import tables as owner_figures
-from gamed.owner.model import AT_ONCE, HOME, DailyFigure
-from gamed.owner.tables import DAY_MS
+from gamed.owner.model import AT_ONCE, DAY_MS, HOME, DailyFigure
 from gamed.players import owner_tables, tables
 from gamed.players.owner_tables import OwnerPageSwitch
 from gamed.sessions.browser_rules import BrowserName, NewBrowserSession

@@ -16,8 +16,8 @@ from gamed.database.connection import Connection
 from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.players import tables
 from gamed.players.errors import LinkEnded, LinkUnknown, PlayerMayNotSignIn
+from gamed.players.model import NamedPlayer
 from gamed.players.names import LOCAL
-from gamed.players.tables import NamedPlayer
 from gamed.sessions import browser_tables
 from gamed.sessions.browser_rules import NewBrowserSession
 from gamed.sessions.errors import SessionError

@@ -21,6 +21,7 @@ from gamed.database.connection import Connection
 from gamed.passkeys import ways_tables
 from gamed.players import keyring, tables
 from gamed.players.errors import AdoptRefusal, LastIdentity, MergeRefused, PlayerUnknown
+from gamed.players.model import Player
 from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, names_of_others
 from gamed.rate_limit import RateLimit
 from gamed.sessions import tables as session_tables
@@ -211,7 +212,7 @@ def delete_player_rows(connection: Connection, removal: Removal) -> bool:
     return False
 
 
-def require_mergeable(player_id: str, heir: tables.Player) -> None:
+def require_mergeable(player_id: str, heir: Player) -> None:
     """Raise MergeRefused unless a player may be merged into the heir."""
     if player_id == heir.player_id:
         raise MergeRefused("OLD and NEW are the same player. Name two different players.")

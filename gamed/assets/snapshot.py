@@ -1,7 +1,7 @@
 """A snapshot holds all channels with their releases, as players see them at one moment (docs/protocol.md: Assets)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -67,3 +67,32 @@ def make_snapshot(
 
 def hex_digest(data: bytes) -> str:
     return sha256(data).hexdigest()
+
+
+class ReleaseListing(Struct, frozen=True):
+    """A release with its use of the disk."""
+
+    release: str
+    manifest: Manifest
+    channels: Sequence[str]
+    """The channels that point at it."""
+    own_bytes: int
+    """The bytes that no other release has, and that deleting it would free."""
+    unneeded_ms: int | None
+    """Since when no channel needs it; None while one does."""
+
+
+class Overview(Struct, frozen=True):
+    """The whole folder; `releases` newest first."""
+
+    channels: Mapping[str, ChannelPointer]
+    releases: Sequence[ReleaseListing]
+    damaged: Sequence[str]
+    objects: int
+    bytes: int
+    """The size of all objects on disk."""
+
+    @property
+    def release_bytes(self) -> int:
+        """Return the bytes of all releases if they shared no object."""
+        return sum(each.manifest.size for each in self.releases)

@@ -14,8 +14,8 @@ from gamed.assets import channel_store
 from gamed.assets.errors import AssetsError, NotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, is_object, parse_manifest
 from gamed.assets.marks import update_marks
-from gamed.assets.pointer import ChannelPointer
 from gamed.assets.scan import Progress, ProgressDisplay, run_parallel
+from gamed.assets.snapshot import Overview, ReleaseListing
 from gamed.assets.store import OBJECTS, AssetStore
 
 CHUNK = 1024 * 1024
@@ -134,35 +134,6 @@ def _object_error(store: AssetStore, sha256: str, users: Sequence[tuple[str, str
     more = f" and {len(left) - SHOWN_USERS} more" if len(left) > SHOWN_USERS else ""
     used = ", ".join(left[:SHOWN_USERS]) + more if left else "no release has it"
     return f"object {sha256} is {'damaged' if exists else 'missing'}: {used}"
-
-
-class ReleaseListing(Struct, frozen=True):
-    """A release with its use of the disk."""
-
-    release: str
-    manifest: Manifest
-    channels: Sequence[str]
-    """The channels that point at it."""
-    own_bytes: int
-    """The bytes that no other release has, and that deleting it would free."""
-    unneeded_ms: int | None
-    """Since when no channel needs it; None while one does."""
-
-
-class Overview(Struct, frozen=True):
-    """The whole folder; `releases` newest first."""
-
-    channels: Mapping[str, ChannelPointer]
-    releases: Sequence[ReleaseListing]
-    damaged: Sequence[str]
-    objects: int
-    bytes: int
-    """The size of all objects on disk."""
-
-    @property
-    def release_bytes(self) -> int:
-        """Return the bytes of all releases if they shared no object."""
-        return sum(each.manifest.size for each in self.releases)
 
 
 def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:

@@ -39,8 +39,9 @@ from gamed.database.store import Store
 from gamed.login.keys import typed_approval_code
 from gamed.players import keyring
 from gamed.players.errors import PlayerError, PlayerUnknown
+from gamed.players.model import NamedPlayer
 from gamed.players.names import fold, fold_typed
-from gamed.players.tables import NamedPlayer, find_by_approval_code, find_named, list_players
+from gamed.players.tables import find_by_approval_code, find_named, list_players
 from gamed.stores import open_store
 from gamed.timestamps import rfc3339
 

@@ -10,17 +10,15 @@ logged it. Each command has a line in the log with its own instant, so a row can
 the same hour, which the first row counts, gets a row with `times` = 0, which is deleted when it is logged.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from json import dumps, loads
+from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from gamed.audit import FIELDS, WARNINGS, SecurityEvent
+from gamed.audit import WARNINGS, SecurityEvent
 from gamed.database.connection import Connection, rows_in
+from gamed.database.event_counts import MERGE_MS, EventCount, EventKey
 
 KEPT_MS = 90 * 24 * 3_600_000
-MERGE_MS = 3_600_000
 ROWS = 100_000
 SPARED_TIMES = 3
 """Rows of SPARED events make room when there are ROWS newer ones, times this."""
@@ -33,10 +31,6 @@ LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: behind every event."""
 LATEST_ROWS = 1000
 """How many different events latest_of() returns; there are fewer than 100 in fact."""
-VALUE_CHARACTERS = 64
-"""The longest value that is stored whole; every value of this project is shorter."""
-LEFT_OUT = frozenset({"player", "session", "request", "row", "at", "free_bytes", "min_free_bytes"})
-"""Values that have a column of their own, or that differ in each event: such events would never share a row."""
 SPARED = WARNINGS | {
     SecurityEvent.COMMAND,
     SecurityEvent.DISK_HAS_ROOM,
@@ -45,45 +39,6 @@ SPARED = WARNINGS | {
 """Warnings, and events that no player causes."""
 _NEWEST = "(SELECT max(number) FROM security_event)"
 _SPARED = ", ".join(f"'{event.value}'" for event in sorted(SPARED))
-
-
-class EventKey(Struct, frozen=True):
-    """The values by which two events are equal."""
-
-    hour: int
-    """The hour since the epoch."""
-    event: str
-    player_id: str
-    """Empty if the event is about no known player."""
-    detail: str
-    """The other values as a JSON object."""
-
-    @classmethod
-    def of(cls, event: SecurityEvent, values: Mapping[str, str], now_ms: int) -> "EventKey":
-        """Return the key of an event with the values that gamed.audit.FIELDS lists for it."""
-        known = {name: values[name][:VALUE_CHARACTERS] for name in FIELDS[event] if values.get(name)}
-        detail = {name: value for name, value in known.items() if name not in LEFT_OUT}
-        return cls(now_ms // MERGE_MS, event.value, known.get("player", ""), dumps(detail))
-
-
-class EventCount(Struct, frozen=True):
-    """The equal events of one hour; instants in epoch milliseconds."""
-
-    key: EventKey
-    first_ms: int
-    last_ms: int
-    times: int
-
-    def plus(self, other: "EventCount") -> "EventCount":
-        """Return the events of both."""
-        first, last = min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms)
-        return EventCount(self.key, first, last, self.times + other.times)
-
-    @property
-    def values(self) -> dict[str, str]:
-        """Return the values other than the player."""
-        values: dict[str, str] = loads(self.key.detail)
-        return values
 
 
 def write_events(connection: Connection, events: Iterable[EventCount], now_ms: int, rows: int = ROWS) -> None:

@@ -24,7 +24,8 @@ from gamed.login.transaction import ClientInfo, LoginEvent, LoginStage, LoginTra
 from gamed.long_poll import Waiter
 from gamed.passkeys import ways_tables
 from gamed.players import tables as player_tables
-from gamed.players.tables import LocalAccount, NamedPlayer
+from gamed.players.model import NamedPlayer
+from gamed.players.tables import LocalAccount
 from gamed.rate_limit import RateLimit, RateLimited
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component

@@ -10,9 +10,10 @@ from functools import partial
 from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Keys
 from gamed.database.connection import Connection
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.last_backup import read_last_backup
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.database.security_events import KEPT_MS, EventCount, EventKey, latest_of, write_events
+from gamed.database.security_events import KEPT_MS, latest_of, write_events
 from gamed.login.tables import latest_outcomes
 from gamed.notify.model import AGAIN_MS, MOST_NAMES, SETTLED_MS, WAITING, Facts, Notice, SentNotice, Waiting
 from gamed.notify.notice_rules import new_since_ms

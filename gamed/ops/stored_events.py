@@ -10,8 +10,9 @@ from twisted.logger import Logger
 
 from gamed.audit import AuditLog, SecurityEvent
 from gamed.database.errors import DatabaseError
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.database.security_events import EventCount, EventKey, any_unlogged, delete_old, mark_logged, write_events
+from gamed.database.security_events import any_unlogged, delete_old, mark_logged, write_events
 from gamed.event_log import EventLog
 from gamed.structs import Component
 from gamed.timestamps import Now, rfc3339

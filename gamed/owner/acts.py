@@ -29,12 +29,12 @@ from gamed.owner.model import (
     NotTheOwner,
     OwnerProtected,
     PersonGone,
+    TextUnusable,
     TooManyInvites,
 )
 from gamed.players import owner_tables, tables
 from gamed.players.errors import PlayerUnknown
-from gamed.players.owner_tables import CodeCheck
-from gamed.players.tables import NamedPlayer, State
+from gamed.players.model import CodeCheck, NamedPlayer, State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.browser_rules import is_browser_session
 from gamed.sessions.browser_tables import end_own_browser, player_of_browser
@@ -83,6 +83,8 @@ class ActStore(Component, frozen=True, kw_only=True):
         return self._about(act, work)
 
     def set_note(self, act: Act, note: str) -> Deferred[None]:
+        if not is_storable(note):
+            raise TextUnusable
         return self._about(act, partial(tables.set_note, sealer=self.keys.sealer, player_id=act.player_id, note=note))
 
     def sign_out(self, act: Act) -> Deferred[int]:
@@ -167,7 +169,9 @@ class ActStore(Component, frozen=True, kw_only=True):
 
         def work(connection: Connection) -> None:
             require_owner(connection, act)
-            player = tables.find_player(connection, act.player_id) if is_storable(act.player_id) else None
+            if not is_storable(act.player_id):
+                raise PersonGone
+            player = tables.find_player(connection, act.player_id)
             if player is not None and player.state == "erasing":
                 raise PersonGone
             if player is not None and player.owner:

@@ -21,6 +21,7 @@ from gamed.owner.report import OwnerReporter
 from gamed.owner.responder import OwnerResponder
 from gamed.owner.service import OwnerService
 from gamed.owner.site_routes import OwnerSiteRoutes
+from gamed.saves.operator_store import OperatorSaves
 from gamed.sessions.service import RevocationListener
 
 
@@ -62,10 +63,10 @@ def build_owner(
     store = ActStore(reads=databases.reads, writes=databases.auth, keys=context.keys)
     reads = OwnerReads(reads=databases.reads, keys=context.keys, now_ms=now_ms, limits=settings.game.saves)
     labels = {name: provider.label for name, provider in context.config.providers.items()}
-    responder = OwnerResponder(account=account, names=account.services.page.store, reads=reads, labels=labels)
+    responder = OwnerResponder(account=account, reads=reads, labels=labels)
     service = OwnerService(
         store=store,
-        databases=databases,
+        saves=OperatorSaves(databases=databases),
         removals=removals,
         revoked=revoked,
         audit=context.audit,

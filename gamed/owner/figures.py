@@ -10,8 +10,7 @@ from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.http.access_log import Tally
 from gamed.owner import tables
-from gamed.owner.model import DailyFigure
-from gamed.owner.tables import DAY_MS
+from gamed.owner.model import DAY_MS, DailyFigure
 from gamed.players.tables import count_players
 from gamed.saves.tables import total_usage
 from gamed.sessions.tables import count_active

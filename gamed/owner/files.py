@@ -14,8 +14,8 @@ from gamed.assets import verify as asset_verify
 from gamed.assets.channel_store import ChannelUpdate
 from gamed.assets.errors import AssetsBusy, AssetsError, AssetsReadOnly, ChannelMoved
 from gamed.assets.manifest import is_channel, is_release
+from gamed.assets.snapshot import Overview
 from gamed.assets.store import FOLDER, AssetStore
-from gamed.assets.verify import Overview
 from gamed.owner.looks import SharedLooks
 from gamed.owner.model import FilesChanged
 from gamed.timestamps import Now

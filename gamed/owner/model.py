@@ -1,21 +1,21 @@
 """The values of the owner's page that acts, and the ways in which an act can be refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from gamed.database.backup_format import BackupProgress
-from gamed.database.security_events import EventCount
+from gamed.database.event_counts import EventCount
+from gamed.players.model import CodeCheck, NamedPlayer
 from gamed.players.names import SignInMethod
-from gamed.players.owner_tables import CodeCheck
-from gamed.players.tables import NamedPlayer
 from gamed.saves.limits import Usage
 from gamed.saves.model import SlotEntry
 from gamed.sessions.browser_rules import BrowserInfo
 from gamed.sessions.credentials import SessionInfo
 
 HOME: Final = "/auth/owner"
+DAY_MS: Final = 24 * 3_600_000
 BY: Final = "owner:"
 """In an event, before the id of the owner who acted on the page; a command has the system's user there."""
 AT_ONCE: Final = 50
@@ -178,3 +178,14 @@ class BackupState(Struct, frozen=True):
     running: bool = False
     progress: BackupProgress | None = None
     """None also if it cannot be read."""
+
+
+def players_in(event: EventCount) -> Sequence[str]:
+    """Return the ids in an event: of the player, and of the owner who acted."""
+    return [each for each in (event.key.player_id, owner_of(event.values)) if each]
+
+
+def owner_of(values: Mapping[str, str]) -> str:
+    """Return the id of the owner who did this on the page, "" for whatever else happened."""
+    by = values.get("by", "")
+    return by.removeprefix(BY) if by.startswith(BY) else ""

@@ -17,15 +17,9 @@ from gamed.config.game import SaveLimits
 from gamed.crypto import Keys, Sealer
 from gamed.database.connection import STATE, Connection, attributed, is_storable
 from gamed.database.errors import DatabaseError
+from gamed.database.event_counts import EventCount
 from gamed.database.queues import ReadQueue
-from gamed.database.security_events import (
-    KEPT_MS,
-    LATEST_MS,
-    EventCount,
-    list_activity,
-    page_of_events,
-    page_of_kinds,
-)
+from gamed.database.security_events import KEPT_MS, LATEST_MS, list_activity, page_of_events, page_of_kinds
 from gamed.owner.model import (
     AT_ONCE,
     FOUND_CHARACTERS,
@@ -36,13 +30,13 @@ from gamed.owner.model import (
     PersonGone,
     PersonSaves,
     SavesTotals,
+    players_in,
 )
-from gamed.owner.sentences import players_in
 from gamed.owner.tables import list_figures
 from gamed.players import owner_tables, tables
 from gamed.players.errors import PlayerUnknown
+from gamed.players.model import NamedPlayer
 from gamed.players.owner_tables import OwnerPageSwitch
-from gamed.players.tables import NamedPlayer
 from gamed.saves import responses
 from gamed.saves.limits import Usage
 from gamed.saves.store import read_history, read_sides, read_slots

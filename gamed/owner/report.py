@@ -23,22 +23,17 @@ from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
+from gamed.database.event_counts import EventCount
 from gamed.database.last_backup import LastBackup, read_last_backup
-from gamed.database.security_events import KEPT_MS, EventCount, latest_of, list_events
+from gamed.database.security_events import KEPT_MS, latest_of, list_events
 from gamed.database.store import Store
 from gamed.event_log import EventLog
 from gamed.ops.findings import Finding
 from gamed.ops.machine import Machine, quick_steps
-from gamed.owner.sentences import players_in
+from gamed.owner.model import players_in
 from gamed.players.keyring import read_created_ms
-from gamed.players.tables import (
-    NamedPlayer,
-    count_players,
-    latest_players,
-    named_players,
-    waiting_players,
-    ways_of,
-)
+from gamed.players.model import NamedPlayer
+from gamed.players.tables import count_players, latest_players, named_players, waiting_players, ways_of
 from gamed.saves.limits import Usage
 from gamed.saves.tables import bytes_of, total_usage
 from gamed.sessions.tables import count_active, count_sessions

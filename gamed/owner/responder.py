@@ -8,7 +8,6 @@ from re import ASCII, compile
 from typing import Final, Protocol
 
 from gamed.account.browser import BrowserVisit
-from gamed.account.browser_store import AccountPageStore
 from gamed.account.home_routes import render_for_any
 from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, SIGNED_OUT, AccountResponder
 from gamed.account.return_rules import AccountReturn
@@ -27,7 +26,7 @@ from gamed.owner.reads import OwnerReads
 from gamed.owner.site_views import OwnerFrame
 from gamed.pages.model import Page, Text, Way
 from gamed.players.errors import AccountReauthenticationRequired, MergeRefused, PlayerChanged
-from gamed.players.owner_tables import CodeCheck
+from gamed.players.model import CodeCheck
 from gamed.saves import errors as save_errors
 from gamed.sessions.errors import SessionError
 from gamed.structs import Component
@@ -80,7 +79,6 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
     """The answers; `account` has the browser session, whose cookie and forms the page shares."""
 
     account: AccountResponder
-    names: AccountPageStore
     reads: OwnerReads
     labels: Mapping[str, str]
 
@@ -105,7 +103,7 @@ class OwnerResponder(Component, frozen=True, kw_only=True):
     async def own(self, request: Request, visit: BrowserVisit) -> OwnerFrame:
         """Return what each page has around its content."""
         guard, player_id = self.account.guard, visit.caller.player_id
-        names = await self.names.names(player_id)
+        names = await self.account.services.page.store.names(player_id)
         done = sentences.NOTICES.get(guard.take_notice(request))
         shown = Visit(guard.field(guard.cookie(request) or ""), player_id, names.display or names.account, done)
         return OwnerFrame(shown, self.labels, not visit.caller.verified)

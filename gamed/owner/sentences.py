@@ -3,13 +3,13 @@
 `{player}` begins a sentence wherever that is possible: it may be a text such as "A player without a name".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gamed.account.sentences import LOCAL_WAY, WAYS
 from gamed.audit import SecurityEvent
-from gamed.database.security_events import EventCount
+from gamed.database.event_counts import EventCount
 from gamed.outcomes import LoginFailure
-from gamed.owner.model import BY
+from gamed.owner.model import owner_of
 from gamed.pages.model import Text, text
 from gamed.players.names import LOCAL
 
@@ -123,7 +123,7 @@ def sentence_of(event: EventCount, names: Mapping[str, str | None], labels: Mapp
         "database": values.get("database", "?"),
         "event": event.key.event,
         "player": (names[player_id] or NAMELESS) if player_id in names else DELETED,
-        "owner": (names[owner] or NAMELESS) if (owner := _owner_of(values)) in names else DELETED,
+        "owner": (names[owner] or NAMELESS) if (owner := owner_of(values)) in names else DELETED,
         "provider": LOCAL_WAY if provider == LOCAL else WAYS.get(provider) or labels.get(provider, provider),
     }
     return Text(_sentence(event.key.event, values, known=bool(player_id)).source, filled)
@@ -141,7 +141,7 @@ def _sentence(event: str, values: Mapping[str, str], *, known: bool) -> Text:
             return of_player or REFUSED.get(outcome, unknown)
         case SecurityEvent.SIGNED_OUT:
             return SCOPES.get(values.get("scope", ""), EVENTS[SecurityEvent.SIGNED_OUT])
-        case SecurityEvent.COMMAND if _owner_of(values):
+        case SecurityEvent.COMMAND if owner_of(values):
             return ACTS.get(values.get("command", ""), ACT)
         case SecurityEvent.COMMAND:
             other = COMMAND_FOR if known else EVENTS[SecurityEvent.COMMAND]
@@ -150,14 +150,3 @@ def _sentence(event: str, values: Mapping[str, str], *, known: bool) -> Text:
             return EVENTS[SecurityEvent(event)]
         case _:
             return UNKNOWN
-
-
-def players_in(event: EventCount) -> Sequence[str]:
-    """Return the ids in an event: of the player, and of the owner who acted."""
-    return [each for each in (event.key.player_id, _owner_of(event.values)) if each]
-
-
-def _owner_of(values: Mapping[str, str]) -> str:
-    """Return the id of the owner who did this on the page, "" for whatever else happened."""
-    by = values.get("by", "")
-    return by.removeprefix(BY) if by.startswith(BY) else ""

@@ -4,24 +4,20 @@ Every act is an event with `by=owner:ply_...`, under the name of the command tha
 """
 
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gamed.account.link_model import NewLink, new_invite_id
 from gamed.account.service import Removal, RemovalService
 from gamed.audit import AuditLog, SecurityEvent
 from gamed.crypto import Random
-from gamed.database.connection import STATE, attributed, is_storable
-from gamed.database.databases import Databases
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt, DatabaseError
+from gamed.database.errors import DatabaseError
 from gamed.owner.acts import Act, ActStore, confirmed
-from gamed.owner.model import NOTE_CHARACTERS, NotTheOwner, PersonGone, TextUnusable
+from gamed.owner.model import NOTE_CHARACTERS, NotTheOwner, TextUnusable
 from gamed.players.errors import DisplayNameInvalid, PlayerChanged
+from gamed.players.model import State
 from gamed.players.names import parse_display_name
-from gamed.players.tables import State
-from gamed.saves import operator_store
-from gamed.saves.errors import CorruptBlob, VersionGone
 from gamed.saves.model import Version
+from gamed.saves.operator_store import OperatorSaves
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.sessions.service import RevocationListener
@@ -44,7 +40,7 @@ class OwnerService(Component, frozen=True, kw_only=True):
     """The acts; each may raise what ActStore's methods do, and must not be cancelled."""
 
     store: ActStore
-    databases: Databases
+    saves: OperatorSaves
     removals: RemovalService
     revoked: RevocationListener
     audit: AuditLog
@@ -70,7 +66,7 @@ class OwnerService(Component, frozen=True, kw_only=True):
     async def set_note(self, caller: AuthenticatedSession, player_id: str, note: str) -> None:
         """Store a note, "" for none; raise TextUnusable."""
         text = note.replace("\r\n", "\n").strip()
-        if len(text) > NOTE_CHARACTERS or not is_storable(text):
+        if len(text) > NOTE_CHARACTERS:
             raise TextUnusable
         await self.store.set_note(self._act(caller, "players note", player_id), text)
 
@@ -140,16 +136,14 @@ class OwnerService(Component, frozen=True, kw_only=True):
     async def restore(self, caller: AuthenticatedSession, player_id: str, slot: str, number: int) -> Version:
         """Make an old version of a player's save current, as `saves restore`; raise SaveError."""
         act = self._act(caller, "saves restore", player_id)
-        await self._check_saves(act)
+        await self.store.check_target(act)
         return await self._restore(act, slot, number)
 
     async def undelete(self, caller: AuthenticatedSession, player_id: str, slot: str) -> Version:
         """Bring a deleted save of a player back, as `saves undelete`; raise SaveError."""
         act = self._act(caller, "saves undelete", player_id)
-        await self._check_saves(act)
-        find = partial(operator_store.find_deleted, player_id=player_id, slot=slot)
-        number = await self.databases.reads.submit(attributed(STATE, find))
-        return await self._restore(act, slot, number)
+        await self.store.check_target(act)
+        return await self._restore(act, slot, await self.saves.find_deleted(player_id, slot))
 
     async def record(
         self, caller: AuthenticatedSession, command: str, work: Callable[[], Awaitable[T]], *, always: bool = True
@@ -172,31 +166,15 @@ class OwnerService(Component, frozen=True, kw_only=True):
         except (NotTheOwner, SessionError, DatabaseError):  # an error would tell the owner that nothing was changed
             self.audit.record(SecurityEvent.COMMAND, command=act.command, player=act.player_id, by=act.by)
 
-    async def _check_saves(self, act: Act) -> None:
-        if not is_storable(act.player_id):
-            raise PersonGone
-        await self.store.check_target(act)
-
     async def _restore(self, act: Act, slot: str, number: int) -> Version:
         """Check the bytes, then make the version current, then record it: no transaction writes both databases.
 
         The bytes of a large save take seconds, so the right to act is checked again after them.
         """
-        player_id = act.player_id
-        find = partial(operator_store.find_restorable, player_id=player_id, slot=slot, number=number)
-        version = await self.databases.reads.submit(attributed(STATE, find))
-        try:
-            await self.databases.blobs.check(version.blob_id or 0)
-        except BlobNotFound:
-            raise VersionGone("That version is not kept any more.") from None
-        except (BlobCorrupt, DatabaseCorrupt):
-            raise CorruptBlob("The bytes of that version are damaged.") from None
-        await self._check_saves(act)
-        restore: Any = partial(
-            operator_store.restore_version, player_id=player_id, slot=slot, number=number, now_ms=act.now_ms
-        )
-        current: Version = await self.databases.state.submit(restore)
-        self.revoked(player_id)
+        await self.saves.check_restorable(act.player_id, slot, number)
+        await self.store.check_target(act)
+        current = await self.saves.restore(act.player_id, slot, number, act.now_ms)
+        self.revoked(act.player_id)
         await self._record(act)
         return current
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gamed.account.sentences import NOTICES as ACCOUNT_NOTICES
 from gamed.pages.model import Text, text
-from gamed.players.owner_tables import CodeCheck
+from gamed.players.model import CodeCheck
 
 NOTICES: Mapping[str, Text] = {
     "o-approve": text("Approved. They can sign in and play now."),

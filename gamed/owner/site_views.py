@@ -14,13 +14,14 @@ from gamed.account.views import (
     shown_device,
     shown_save,
 )
-from gamed.assets.verify import Overview
+from gamed.assets.snapshot import Overview
 from gamed.audit import WARNINGS
-from gamed.database.security_events import EventCount
+from gamed.database.event_counts import EventCount
 from gamed.login.views import message
 from gamed.ops.findings import Level
 from gamed.owner import site_sentences as sentences
 from gamed.owner.model import (
+    DAY_MS,
     HOME,
     BackupState,
     DailyFigure,
@@ -33,11 +34,10 @@ from gamed.owner.model import (
 from gamed.owner.reads import EventPage, InvitePage
 from gamed.owner.report import OwnerReport, StoredReport
 from gamed.owner.sentences import sentence_of
-from gamed.owner.tables import DAY_MS
 from gamed.owner.views import OwnerEvent
 from gamed.pages.model import Page, Text, Way, page, text
+from gamed.players.model import NamedPlayer
 from gamed.players.names import LOCAL
-from gamed.players.tables import NamedPlayer
 
 LINE_WIDTH: Final = 600
 LINE_HEIGHT: Final = 110

@@ -7,9 +7,8 @@
 from typing import Final
 
 from gamed.database.connection import Connection
-from gamed.owner.model import BackupRun, DailyFigure
+from gamed.owner.model import DAY_MS, BackupRun, DailyFigure
 
-DAY_MS: Final = 24 * 3_600_000
 KEPT_DAYS: Final = 90
 _COLUMNS = "day, players, active, saves, bytes, requests, refusals"
 

@@ -6,13 +6,13 @@ from typing import Final
 from msgspec import Struct
 
 from gamed.audit import WARNINGS
-from gamed.database.security_events import EventCount
+from gamed.database.event_counts import EventCount
 from gamed.ops.findings import Level
 from gamed.owner.report import EVENTS, WAITING, OwnerReport, Position, StoredReport
 from gamed.owner.sentences import sentence_of
 from gamed.pages.model import Page, Text, page
+from gamed.players.model import NamedPlayer
 from gamed.players.names import LOCAL
-from gamed.players.tables import NamedPlayer
 
 BEFORE: Final = "before"
 """The member of the query with the position in the list of players."""

@@ -5,7 +5,6 @@
   host, where a sign-in at a provider with an open session proves nothing.
 """
 
-from enum import Enum
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +12,7 @@ from msgspec import Struct
 from gamed.crypto import Indexer, Purpose, Random
 from gamed.database.connection import Connection
 from gamed.players import tables
+from gamed.players.model import CodeCheck
 from gamed.structs import redacts
 
 CODE_DIGITS: Final = 8
@@ -44,15 +44,6 @@ class ConfirmationCode(Struct, frozen=True):
     def shown(self) -> str:
         """Return the code in two groups, as a person reads it."""
         return f"{self.code[: CODE_DIGITS // 2]} {self.code[CODE_DIGITS // 2 :]}"
-
-
-class CodeCheck(Enum):
-    """The result of comparing a typed code."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    NONE = "none"
-    """There is no code that is valid: none was made, or it was used, is too old, or had too many wrong attempts."""
 
 
 def read_switch(connection: Connection) -> OwnerPageSwitch | None:

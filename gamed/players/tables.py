@@ -9,30 +9,16 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Sealer
 from gamed.database.connection import Connection, rows_in
 from gamed.players.errors import NameTaken, PlayerChanged, PlayerUnknown
+from gamed.players.model import NamedPlayer, Player, State
 from gamed.players.names import LOCAL, SignInMethod, name_index
 from gamed.structs import redacts
-
-State = Literal["active", "pending", "blocked", "erasing"]
-
-
-class Player(Struct, frozen=True):
-    """A row of the table; instants in epoch milliseconds."""
-
-    player_id: str
-    state: State
-    owner: bool
-    created_ms: int
-    last_sign_in_ms: int | None
-    approval_code: str | None = None
-    """The code by which the owner finds a player who was never approved."""
-
 
 _APPROVING = """
     approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END,
@@ -195,19 +181,6 @@ class LocalAccount(Struct, frozen=True):
     def password_tag(self) -> bytes:
         """Return the tag of the password, to be sealed with the proof that it was typed."""
         return password_tag(self.password)
-
-
-class NamedPlayer(Struct, frozen=True):
-    """A player, the name of the local account, and the name that the game shows; both may be None."""
-
-    player: Player
-    name: str | None
-    display_name: str | None = None
-
-    @property
-    def shown(self) -> str | None:
-        """Return the name by which people know the player."""
-        return self.display_name or self.name
 
 
 def find_account(connection: Connection, index: Index) -> LocalAccount | None:

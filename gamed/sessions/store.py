@@ -15,7 +15,7 @@ from gamed.crypto import Purpose, Secret
 from gamed.database.connection import Connection, Transaction
 from gamed.database.engine import WriteKeys
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.players.tables import State
+from gamed.players.model import State
 from gamed.rate_limit import UNLIMITED, PlayerRateLimiter, RateLimit
 from gamed.sessions import tables
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS

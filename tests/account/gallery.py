@@ -15,8 +15,8 @@ from gamed.account.responder import AGAIN_LEAD, AGAIN_TITLE, FAILURES, SIGN_IN_L
 from gamed.account.return_rules import SECTIONS
 from gamed.audit import RecordedEvent, SecurityEvent
 from gamed.config.providers import PRESETS
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.last_backup import LastBackup
-from gamed.database.security_events import EventCount, EventKey
 from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.login.transaction import ClientInfo
@@ -30,8 +30,8 @@ from gamed.passkeys.ceremony import PasskeyPrompt
 from gamed.passkeys.limits import CODES
 from gamed.passkeys.model import Passkey
 from gamed.passkeys.recovery_rules import CodeStock, RecoveryCodes
+from gamed.players.model import NamedPlayer, Player
 from gamed.players.names import LOCAL, OtherWays, SignInMethod
-from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.browser_rules import BrowserInfo, BrowserName

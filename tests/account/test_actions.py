@@ -13,7 +13,8 @@ from gamed.account.own_data import EVENTS
 from gamed.account.views import ended_page
 from gamed.audit import SecurityEvent
 from gamed.config.game import SaveLimits
-from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.database.event_counts import EventCount, EventKey
+from gamed.database.security_events import write_events
 from gamed.login.browser import Ended
 from gamed.login.local import FormError
 from gamed.outcomes import LoginFailure

@@ -8,13 +8,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, SecurityEvent
 from gamed.database.connection import AUTH, Connection
+from gamed.database.event_counts import MERGE_MS, VALUE_CHARACTERS, EventCount, EventKey
 from gamed.database.security_events import (
     CLEANUP_ROWS,
     KEPT_MS,
-    MERGE_MS,
-    VALUE_CHARACTERS,
-    EventCount,
-    EventKey,
     add_command,
     any_unlogged,
     delete_old,

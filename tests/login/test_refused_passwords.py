@@ -4,7 +4,8 @@ import re
 
 from msgspec.structs import replace
 
-from gamed.database.security_events import EventCount, list_events
+from gamed.database.event_counts import EventCount
+from gamed.database.security_events import list_events
 from gamed.login.local import SignInForm, SignInRejected
 from gamed.ops.stored_events import StoringAuditLog
 from tests.login.examples import BROWSER

@@ -15,8 +15,9 @@ from gamed.config.model import NotifyFormat
 from gamed.database.connection import Connection
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.last_backup import LastBackup, write_last_backup
-from gamed.database.security_events import EventCount, EventKey, latest_of, list_events, write_events
+from gamed.database.security_events import latest_of, list_events, write_events
 from gamed.notify.format_rules import WebhookMessage
 from gamed.notify.model import FAILING_MS, MOST_NOTICES, SETTLED_MS, Facts, Undelivered
 from gamed.notify.notice_rules import NoticeSettings

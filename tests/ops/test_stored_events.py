@@ -6,7 +6,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import NULL_AUDIT_LOG, SecurityEvent
 from gamed.database.errors import DatabaseReadOnly
-from gamed.database.security_events import EventCount, list_events
+from gamed.database.event_counts import EventCount
+from gamed.database.security_events import list_events
 from gamed.ops.logging import TwistedAuditLog
 from gamed.ops.stored_events import WAITING, StoringAuditLog
 from tests.support.covers import covers

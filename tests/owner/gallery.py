@@ -10,11 +10,11 @@ from gamed.account.link_model import Invite
 from gamed.account.views import Visit
 from gamed.assets.manifest import AssetFile, Manifest
 from gamed.assets.pointer import ChannelPointer, PointerHistoryEntry
-from gamed.assets.verify import Overview, ReleaseListing
+from gamed.assets.snapshot import Overview, ReleaseListing
 from gamed.audit import SecurityEvent
 from gamed.database.backup_format import BackupProgress
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.last_backup import LastBackup
-from gamed.database.security_events import EventCount, EventKey
 from gamed.login.transaction import ClientInfo
 from gamed.ops.findings import Finding, Level
 from gamed.owner import sentences, site_sentences, site_views
@@ -34,9 +34,8 @@ from gamed.owner.reads import FILTERS, EventPage, InvitePage
 from gamed.owner.report import MachineReport, OwnerReport, StoredReport
 from gamed.owner.responder import FAILURES, HELP
 from gamed.pages.model import Text, Way
+from gamed.players.model import CodeCheck, NamedPlayer, Player
 from gamed.players.names import LOCAL, SignInMethod
-from gamed.players.owner_tables import CodeCheck
-from gamed.players.tables import NamedPlayer, Player
 from gamed.saves.limits import Usage
 from gamed.saves.model import SaveContent, SlotEntry, Version, VersionKind
 from gamed.sessions.browser_rules import BrowserInfo, BrowserName

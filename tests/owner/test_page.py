@@ -16,8 +16,9 @@ from gamed.audit import SecurityEvent
 from gamed.crypto import Purpose
 from gamed.database.connection import Connection
 from gamed.database.errors import DatabaseCorrupt
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.last_backup import LastBackup, write_last_backup
-from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.database.security_events import write_events
 from gamed.database.sqlite.store import SqliteStore
 from gamed.ops.findings import ok, problem
 from gamed.ops.metrics import Counters, Metrics

@@ -11,10 +11,10 @@ from gamed.database.errors import DatabaseUnreachable, new_error
 from gamed.database.security_events import page_of_events, page_of_kinds
 from gamed.owner import site_sentences as sentences
 from gamed.owner import tables
-from gamed.owner.model import AT_ONCE, DailyFigure
-from gamed.owner.tables import DAY_MS
+from gamed.owner.model import AT_ONCE, DAY_MS, DailyFigure
 from gamed.players import owner_tables
 from gamed.players import tables as player_tables
+from gamed.players.model import CodeCheck
 from gamed.sessions.credentials import RECENT_MS
 from tests.account.page_fixtures import HOME as ACCOUNT
 from tests.login.browser_fixtures import Page
@@ -551,7 +551,7 @@ class CodeTests(SiteCase):
         for typed in ("", "12345678", "1234 5678"):
             refused = self.act(page.form("/erase"), code=typed)
             self.assertEqual(refused.status, 403, typed)
-            self.assertIn(sentences.CODES[owner_tables.CodeCheck.NONE].source, refused.text)
+            self.assertIn(sentences.CODES[CodeCheck.NONE].source, refused.text)
         self.assertEqual(self.state(BO), "active")
         page = self.act(self.open(f"/people/{BO}").form("/block"))
         self.assertEqual(self.state(BO), "blocked")
@@ -576,9 +576,9 @@ class CodeTests(SiteCase):
         form = self.open(f"/people/{BO}/erase").form("/erase")
         for _ in range(owner_tables.CODE_ATTEMPTS):
             refused = self.act(form, code="00000000")
-            self.assertIn(sentences.CODES[owner_tables.CodeCheck.WRONG].source, refused.text)
+            self.assertIn(sentences.CODES[CodeCheck.WRONG].source, refused.text)
         refused = self.act(form, code=code)
-        self.assertIn(sentences.CODES[owner_tables.CodeCheck.NONE].source, refused.text)
+        self.assertIn(sentences.CODES[CodeCheck.NONE].source, refused.text)
         self.assertEqual(self.state(BO), "active")
 
     def test_merge(self) -> None:
@@ -597,7 +597,7 @@ class CodeTests(SiteCase):
         form = page.form("/reset-link")
         refused = self.act(form, code="00000000")
         self.assertEqual(refused.status, 403)
-        self.assertIn(sentences.CODES[owner_tables.CodeCheck.NONE].source, refused.text)
+        self.assertIn(sentences.CODES[CodeCheck.NONE].source, refused.text)
         self.assertEqual((self.server.rows("SELECT count(*) FROM reset_link"), self.events()), ([(0,)], []))
         shown = self.act(form, code=self.code())
         self.assertEqual((shown.status, shown.heading), (200, "A link for a new password"))

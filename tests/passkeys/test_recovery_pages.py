@@ -2,7 +2,7 @@
 
 from gamed.account import sentences
 from gamed.audit import SecurityEvent
-from gamed.database.security_events import EventCount, EventKey
+from gamed.database.event_counts import EventCount, EventKey
 from gamed.owner.sentences import UNKNOWN, sentence_of
 from gamed.pages.model import Text
 from gamed.passkeys.limits import CODES as MOST

@@ -6,8 +6,9 @@ from gamed.crypto import Keys, Secret
 from gamed.database.connection import AUTH
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerUnknown
+from gamed.players.model import NamedPlayer, Player
 from gamed.players.names import name_index
-from gamed.players.tables import LocalAccount, NamedPlayer, Player
+from gamed.players.tables import LocalAccount
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 from tests.support.stores import contents, open_database
 

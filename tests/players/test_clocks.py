@@ -9,7 +9,8 @@ from gamed.passkeys import tables as passkey_tables
 from gamed.passkeys.ceremony import CEREMONY_MS, Ceremony
 from gamed.passkeys.errors import PasskeyRefused
 from gamed.players import owner_tables, tables
-from gamed.players.owner_tables import CODE_MS, CodeCheck, ConfirmationCode
+from gamed.players.model import CodeCheck
+from gamed.players.owner_tables import CODE_MS, ConfirmationCode
 from gamed.players.tables import password_changed, password_tag
 from gamed.sessions.browser_rules import BROWSER_IDLE_MS, BrowserName, NewBrowserSession
 from gamed.sessions.browser_tables import authenticate_browser, list_browsers, open_browser, player_of_browser

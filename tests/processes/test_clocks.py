@@ -11,6 +11,7 @@ from gamed.clock import now_ms
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
 from gamed.players import owner_tables, tables
+from gamed.players.model import CodeCheck
 from gamed.players.passwords import hash_password
 from tests.e2e.providers import KEY
 from tests.e2e.service import Service
@@ -89,7 +90,7 @@ class DifferentClocks(TwoHosts):
         self.transaction(lambda c, keys: owner_tables.store_code(c, keys.indexer, made))
         at_ms = now_ms() + BEHIND_MS
         used = self.transaction(lambda c, keys: owner_tables.use_code(c, keys.indexer, made.code, at_ms))
-        self.assertIs(used, owner_tables.CodeCheck.RIGHT)
+        self.assertIs(used, CodeCheck.RIGHT)
 
 
 class CookieBrowser:

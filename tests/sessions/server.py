@@ -13,7 +13,7 @@ from gamed.database.databases import Databases
 from gamed.database.queues import QUEUE_ITEMS
 from gamed.ops.logging import TwistedAuditLog
 from gamed.players import tables as player_tables
-from gamed.players.tables import State
+from gamed.players.model import State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.build import build_sessions
 from gamed.sessions.credentials import CredentialPair

@@ -7,7 +7,7 @@ from twisted.trial.unittest import TestCase
 
 from gamed.database.connection import AUTH, Connection
 from gamed.database.errors import DatabaseBusy, DiskFull
-from gamed.players.tables import State
+from gamed.players.model import State
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import SHARED_STORE_MS, AuthenticatedSession, LogoutScope
 from gamed.sessions.errors import (

@@ -57,8 +57,8 @@ from gamed.ops.findings import (
 )
 from gamed.ops.machine import Step
 from gamed.players import tables as player_tables
+from gamed.players.model import Player
 from gamed.players.names import new_player_id
-from gamed.players.tables import Player
 from gamed.stores import open_store
 from gamed.structs import Component
 

@@ -31,8 +31,9 @@ from gamed.dev import documents
 from gamed.dev.clients import EMULATED, KEY_ID, PEOPLE, STEAM, TEAM_ID, EmulatedProvider, SamplePerson
 from gamed.dev.servers import origins
 from gamed.players import tables as player_tables
+from gamed.players.model import Player
 from gamed.players.names import new_player_id
-from gamed.players.tables import Player, create_player, find_player
+from gamed.players.tables import create_player, find_player
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import identity_of
 

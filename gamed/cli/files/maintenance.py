@@ -10,7 +10,8 @@ import click
 from gamed.assets import gc as asset_gc
 from gamed.assets import verify as asset_verify
 from gamed.assets.gc import GcResult
-from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
+from gamed.assets.snapshot import Overview, ReleaseListing
+from gamed.assets.verify import VerifyResult
 from gamed.cli.completing import complete_releases
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.errors import CommandFailed

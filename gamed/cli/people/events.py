@@ -8,7 +8,8 @@ from gamed.cli.completing import complete_players
 from gamed.cli.context import CommandContext, reports_json
 from gamed.cli.output import WHO, duration_seconds, table, utf8
 from gamed.clock import now_ms
-from gamed.database.security_events import EventCount, list_events
+from gamed.database.event_counts import EventCount
+from gamed.database.security_events import list_events
 from gamed.event_log import format_value
 from gamed.readable import ago
 from gamed.timestamps import rfc3339

@@ -20,8 +20,8 @@ from gamed.config.validators import duration
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.players.errors import PlayerError
+from gamed.players.model import NamedPlayer
 from gamed.players.names import parse_display_name
-from gamed.players.tables import NamedPlayer
 from gamed.timestamps import rfc3339
 
 LEAST_SECONDS, MOST_SECONDS = 60, 90 * 24 * 3600

@@ -13,7 +13,8 @@ from gamed.cli.errors import CommandFailed
 from gamed.cli.output import utf8, who_argument
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.players.tables import NamedPlayer, State, moderate
+from gamed.players.model import NamedPlayer, State
+from gamed.players.tables import moderate
 
 Find = Callable[[Connection, Keys, str], NamedPlayer]
 

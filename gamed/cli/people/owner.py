@@ -17,8 +17,8 @@ from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.players import owner_tables
 from gamed.players import tables as player_tables
+from gamed.players.model import NamedPlayer
 from gamed.players.owner_tables import CODE_MS, ConfirmationCode, OwnerPageSwitch
-from gamed.players.tables import NamedPlayer
 from gamed.readable import ago
 from gamed.timestamps import rfc3339
 

@@ -14,8 +14,9 @@ from gamed.crypto import Keys
 from gamed.database.connection import Connection
 from gamed.passkeys import recovery_tables, tables, ways_tables
 from gamed.passkeys.model import Passkey
+from gamed.players.model import NamedPlayer
 from gamed.players.names import SignInMethods
-from gamed.players.tables import NamedPlayer, list_players, sign_in_methods
+from gamed.players.tables import list_players, sign_in_methods
 from gamed.providers.discovery import namespace_indexes
 from gamed.readable import ago
 from gamed.timestamps import rfc3339

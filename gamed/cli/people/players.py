@@ -29,22 +29,14 @@ from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys, Secret
 from gamed.database.connection import Connection
-from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.database.event_counts import EventCount, EventKey
+from gamed.database.security_events import write_events
 from gamed.login.transaction import ClientInfo
 from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerError
+from gamed.players.model import NamedPlayer, Player, State
 from gamed.players.names import name_index, new_player_id, parse_name
-from gamed.players.tables import (
-    NamedPlayer,
-    Player,
-    State,
-    find_named,
-    list_players,
-    note_of,
-    record_sign_in,
-    set_note,
-    sign_in_methods,
-)
+from gamed.players.tables import find_named, list_players, note_of, record_sign_in, set_note, sign_in_methods
 from gamed.providers.discovery import identity_of
 from gamed.readable import ago
 from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id, response_members

@@ -23,7 +23,7 @@ from gamed.database import blob_rows
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.passkeys.limits import MAX_PASSKEYS
 from gamed.players.errors import PlayerUnknown
-from gamed.players.tables import NamedPlayer
+from gamed.players.model import NamedPlayer
 from gamed.saves import erase_store
 from gamed.saves.model import new_epoch
 from gamed.sessions.credentials import PASSKEY

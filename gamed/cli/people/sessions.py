@@ -12,7 +12,8 @@ from gamed.cli.output import WHO, counted, table, utf8
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database.connection import Connection
-from gamed.players.tables import NamedPlayer, list_players
+from gamed.players.model import NamedPlayer
+from gamed.players.tables import list_players
 from gamed.readable import ago
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import SessionInfo

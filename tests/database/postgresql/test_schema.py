@@ -8,7 +8,8 @@ import psycopg
 
 from gamed.audit import SecurityEvent
 from gamed.database import blob_rows
-from gamed.database.security_events import EventCount, EventKey, write_events
+from gamed.database.event_counts import EventCount, EventKey
+from gamed.database.security_events import write_events
 from tests.database.postgresql.schemas import SchemaCase
 
 WAITING = """
