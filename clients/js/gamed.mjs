@@ -960,7 +960,7 @@ export function transact(database, stores, mode, step) {
     const transaction = database.transaction(stores, mode, { durability: "strict" })
     const request = step((store) => transaction.objectStore(store))
     transaction.oncomplete = () => resolve(request?.result)
-    transaction.onabort = transaction.onerror = () => reject(transaction.error)
+    transaction.onabort = () => reject(transaction.error) // not onerror: a failed request's error is not there yet
   })
 }
 

@@ -45,6 +45,32 @@ NO_SERVER = """async (base) => {
     const client = await GamedClient.open(base, { app: "none" })
     return client.policy().catch((error) => error.detail)
 }"""
+FULL = """async ([base, complete]) => {
+    const { GamedClient } = await import("/gamed.mjs")
+    const { Sync } = await import("/gamed_sync.mjs")
+    const client = await GamedClient.open(base, { app: "full" })
+    await client.keep(complete)
+    await client.put("theirs", "of another device", { base: null })
+    const sync = await Sync.open(client)
+    const put = IDBObjectStore.prototype.put
+    IDBObjectStore.prototype.put = function (value, key) {
+        if (this.name === "bodies") this.add(value, key)
+        return this.name === "bodies" ? this.add(value, key) : put.call(this, value, key)
+    }
+    const failed = await sync.write("mine", "x").catch((error) => error)
+    sync.start()
+    await sync.ready()
+    const theirs = sync.status("theirs").problem
+    IDBObjectStore.prototype.put = put
+    await sync.write("mine", "of this device")
+    const late = performance.now() + 20_000
+    const sent = () => sync.status("mine").state === "in_step" || performance.now() > late
+    while (!sent()) await new Promise((done) => setTimeout(done, 20))
+    const mine = sync.status("mine").state
+    await sync.close()
+    return [failed?.code, failed?.cause?.name, theirs?.code, mine]
+}"""
+"""Stores with requests that fail, as on a full disk, and without them."""
 ASK = "() => { window.asked = Promise.all([1, 2, 3].map(() => window.client.whoami())) }"
 
 
@@ -142,6 +168,15 @@ class BrowserTests(CommandTestCase):
         kind, size, here = self.window.step(lambda tab: tab.evaluate(WHOLE))
         self.assertEqual((kind, size), ("blob", 2 << 20))
         self.assertGreater(here, 1_000_000)
+
+    def test_failed_request(self) -> None:
+        """A request of IndexedDB that fails is an error of the disk with its cause, and does not end the loop."""
+
+        def found(tab: Page) -> object:
+            tab.goto(self.address)
+            return tab.evaluate(FULL, [self.base, self.complete])
+
+        self.assertEqual(self.window.step(found), ["local_disk", "ConstraintError", "local_disk", "in_step"])
 
     def test_no_server(self) -> None:
         """An unreachable server is reported in a text for the player, not with the browser's name for its error."""
