@@ -960,7 +960,8 @@ export function transact(database, stores, mode, step) {
     const transaction = database.transaction(stores, mode, { durability: "strict" })
     const request = step((store) => transaction.objectStore(store))
     transaction.oncomplete = () => resolve(request?.result)
-    transaction.onabort = () => reject(transaction.error) // not onerror: a failed request's error is not there yet
+    // not `onerror`: when a request fails, that event comes before the abort, which sets transaction.error
+    transaction.onabort = () => reject(transaction.error ?? new DOMException("the database stopped", "UnknownError"))
   })
 }
 

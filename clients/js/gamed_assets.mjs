@@ -530,6 +530,7 @@ class Download {
       else missing.push(file)
     }
     await this.#makeRoom(missing)
+    signal?.throwIfAborted()
     this.#stage = "fetching"
     const stop = () => this.#stop.abort(signal?.reason)
     signal?.addEventListener("abort", stop)
@@ -542,6 +543,7 @@ class Download {
     }
     this.#stage = "finishing"
     this.#count(0)
+    signal?.throwIfAborted() // the last moment to give up: what follows publishes the release
   }
 
   /** Throw DiskFull before the first request if the files do not fit. @param {AssetFile[]} missing */
@@ -743,7 +745,7 @@ export class Assets {
   async #newest() {
     const release = await this.#store.current()
     const raw = release && (await this.#store.manifest(release))
-    return raw ? Manifest.of(raw) : null
+    return raw && (await releaseOf(raw)) === release ? Manifest.of(raw) : null // null: damaged, to download again
   }
 
   /** Folder of the current release's files; null in a browser. @returns {string | null} */

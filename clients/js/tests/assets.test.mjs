@@ -110,6 +110,19 @@ test("what was damaged on the disk is found when asked for, and fetched again", 
   assert.deepEqual(await readFile(assets.path("level")), LEVEL)
 })
 
+test("a damaged list of files is fetched again, and no file with it", async (t) => {
+  const { assets, client, seen } = await serving(t, { level: LEVEL })
+  const { raw, release } = await assets.download()
+  for (const damaged of ["", "{}", String(raw).replace("level", "Level")]) {
+    await writeFile(`${assets.folder}/releases/${release}.json`, damaged)
+    const next = await Assets.open(client)
+    assert.equal(next.current, null)
+    await next.download()
+    assert.deepEqual(await readFile(next.path("level")), LEVEL)
+  }
+  assert.deepEqual(ranges(seen), ["all"])
+})
+
 test("a token goes along only where it is asked for", async (t) => {
   const { answers, assets, client, seen } = await serving(t, { level: LEVEL })
   const open = { ...answers }
@@ -138,6 +151,20 @@ test("one download at a time; given up, it leaves what arrived", async (t) => {
   await assert.rejects(download, /enough/)
   answers[key] = whole
   await assets.download()
+})
+
+test("a download that is given up while it looks at what is here fetches and publishes nothing", async (t) => {
+  const server = await serving(t, { z: LEVEL })
+  const { assets, seen } = server
+  const { release } = await assets.download()
+  for (const files of [{ a: Buffer.from("new"), z: LEVEL }, { z: LEVEL, y: LEVEL }]) {
+    publish(server, files)
+    const stop = new AbortController()
+    const progress = ({ stage, done }) => stage === "looking" && done && stop.abort(new Error("enough"))
+    await assert.rejects(assets.download("stable", { progress, signal: stop.signal }), /enough/)
+  }
+  assert.deepEqual(ranges(seen), ["all"])
+  assert.equal((await assets.switch()).release, release)
 })
 
 test("what the game throws ends a download at once, as what the system throws", async (t) => {
