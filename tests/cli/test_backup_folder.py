@@ -59,6 +59,23 @@ class WriteTests(BackupCase):
             self.back_up()
         self.assertEqual(list(self.target.iterdir()), [])
 
+    def test_replaced_meanwhile(self) -> None:
+        """A restore that replaces the databases between both copies leaves no backup."""
+        copy = offline.copy
+
+        def copy_and_restore(source: Path, target: Path, working: Callable[[], None]) -> None:
+            copy(source, target, working)
+            if source.name == "auth.db":
+                for name in ("auth.db", "state.db"):
+                    (self.data / name).rename(self.data / f"{name}.previous")
+                    (self.data / name).write_bytes(self.first_files[name])
+
+        self.patch(offline, "copy", copy_and_restore)
+        with self.assertRaises(CommandFailed) as raised:
+            self.back_up()
+        self.assertIn("replaced the databases meanwhile", str(raised.exception))
+        self.assertEqual(list(self.target.iterdir()), [])
+
     @covers("threats/54")
     def test_killed(self) -> None:
         """Killed at any step, what has a backup's name is whole; the next backup sweeps what has not."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from gamed import __version__
 from gamed.cli.context import CommandContext, OfflineDatabases, reports_json
+from gamed.cli.data.restore_journal import JOURNAL
 from gamed.cli.errors import CommandFailed, SetupError, warn
 from gamed.cli.interrupt import may_change
 from gamed.cli.output import counted
@@ -278,8 +279,12 @@ def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -
 
 def _fill(part: Path, store: Store, where: Paths, now_ms: int) -> Backup:
     """Copy all files. auth.db is first: a player who is erased between both copies leaves no saves without a player."""
+    before = _inodes(where.data) if store.files else {}
     for path in store.files:
         _copy(path, part / path.name)
+    if before and (JOURNAL in before or _inodes(where.data) != before):
+        # The copies may be one from before a restore and one from after it.
+        raise CommandFailed("No backup was made: a restore or a move replaced the databases meanwhile. Try again.")
     dumped = None if store.files else _dump(store, part / DUMP)
     for name, path in zip(SETTINGS, (where.config, where.game), strict=True):
         with suppress(FileNotFoundError):
@@ -300,6 +305,12 @@ def _fill(part: Path, store: Store, where: Paths, now_ms: int) -> Backup:
     )
     write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
     return replace(made, manifest=manifest)
+
+
+def _inodes(data: Path) -> dict[str, int]:
+    """Return the inodes of the databases, and of the journal while a restore replaces them."""
+    with os.scandir(data) as entries:
+        return {entry.name: entry.inode() for entry in entries if entry.name in (*STORES, JOURNAL)}
 
 
 def _dump(store: Store, target: Path) -> tuple[keyring.KeyRecord | None, DumpContents]:
