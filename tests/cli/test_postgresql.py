@@ -130,6 +130,18 @@ class EmptyTests(PostgresqlTestCase):
         self.assertEqual(missing, ["skipped"] * 3)
         self.assertIn("there is no schema auth yet", found["key"]["text"])
 
+    def test_doctor_beside_another_program(self) -> None:
+        """The doctor names a schema of another program, and its other findings are there."""
+        self.data.mkdir(mode=0o700)
+        self.rows("CREATE SCHEMA auth")
+        self.rows("CREATE TABLE auth.theirs ()")
+        code, out, _ = self.gamed("doctor", "--json")
+        self.assertEqual(code, 1, out)
+        found = {each["check"]: each for each in json.loads(out)["findings"]}
+        levels = [found[name]["level"] for name in ("configuration", "disk", "schema auth", "key")]
+        self.assertEqual(levels, ["ok", "ok", "problem", "skipped"])
+        self.assertIn("has the table theirs, but is not gamed's", found["schema auth"]["text"])
+
 
 class RefusedTestCase(PostgresqlTestCase):
     """Each refused start ends with 78, in one sentence that names the reason, and without the password."""
@@ -591,6 +603,14 @@ class CheckTests(PostgresqlTestCase):
         found = self.findings()["schema state"]
         self.assertEqual(found["level"], "problem")
         self.assertIn("Check that the user in store owns the schema state", found["advice"])
+
+    def test_public_doctor_without_the_database(self) -> None:
+        """`doctor --public` reports the address although the database in `store` cannot be read."""
+        _, port = self.serve()
+        self.configure(cluster().address("nowhere"))
+        _, out, err = self.gamed("doctor", "--public", f"http://127.0.0.1:{port}", "--json")
+        found = {each["check"]: each for each in json.loads(out)["findings"]}
+        self.assertEqual([found[name]["level"] for name in ("address", "instance")], ["ok", "skipped"], err)
 
     def test_doctor_with_a_wrong_store(self) -> None:
         """`doctor` says nothing about databases if `store` is one of the errors in the configuration."""

@@ -40,7 +40,8 @@ from gamed.config.game import SaveLimits
 from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
-from gamed.database.connection import Connection
+from gamed.database.connection import AUTH, Connection
+from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
 from gamed.ops import doctor_public
 from gamed.ops.findings import (
@@ -209,7 +210,10 @@ def probe_public(base: str, data: Path, store: Store) -> PublicProbe:
         return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
     here, instance_id = server(data), answer.headers.get("gamed-instance", "")
     local = here if isinstance(here, HttpReply) else None
-    same = doctor_public.check_instance(answer, local, lives_here=store.is_living(instance_id))
+    try:
+        same = doctor_public.check_instance(answer, local, lives_here=store.is_living(instance_id))
+    except (DatabaseError, MigrationError):
+        same = skipped("instance", f"{store.name(AUTH)} cannot be read", "To see why, run: gamed doctor")
     findings = [
         doctor_public.check_health(answer),
         same,

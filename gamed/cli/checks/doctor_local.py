@@ -126,7 +126,7 @@ def _key(store: Store, data: Path, config: Config) -> list[Finding]:
     name = store.name(AUTH)
     try:
         store.exists(AUTH)
-    except DatabaseError:
+    except (DatabaseError, MigrationError):
         return [skipped("key", f"{name} cannot be read")]
     try:
         choice = keys.choose(store, data, config.master_key, token_bytes, config.master_key_origin)
