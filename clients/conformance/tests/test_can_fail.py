@@ -85,6 +85,45 @@ DEFECTS = {
         "the number of POST /auth/session/refresh",
     ),
     "does_not_wait": Defect(CLIENT, "if error.retry_after is not None:", "if False:", "retry_after", "pause"),
+    "does_not_wait_to_refresh": Defect(
+        CLIENT,
+        "if error.retry_after is not None:",
+        "if False:",
+        "session_refresh_waits",
+        "the number of POST /auth/session/refresh",
+    ),
+    "does_not_wait_to_collect": Defect(
+        CLIENT,
+        "            self._wire.pause(pause)\n            attempt = min(attempt + 1, 6)",
+        "            self._wire.pause(0.1)\n            attempt = min(attempt + 1, 6)",
+        "sign_in_waits",
+        "the number of POST /auth/login/collect",
+    ),
+    "does_not_wait_in_a_download": Defect(
+        ASSETS, "if self._stop.wait(pause):", "if self._stop.wait(0.1):", "assets_waits", "the number of GET /assets"
+    ),
+    "does_not_wait_in_the_loop": Defect(
+        SYNC,
+        "pause_after(error, attempt) if error else self._until_due(), heed",
+        "0.1 if error else self._until_due(), heed",
+        "loop_waits",
+        ("the number of GET /game/saves", "rate_limited"),  # the code may be gone before it is read
+    ),
+    "restores_on_any_version": Defect(
+        CLIENT,
+        'return SaveInfo.of(self._game("POST", path, headers=condition(base)).json())',
+        'return SaveInfo.of(self._game("POST", path, headers={"If-Match": "*"}).json())',
+        "restore_lost_answer",
+        "if-match",
+    ),
+    "dismisses_once": Defect(
+        CLIENT,
+        'with contextlib.suppress(NotFound):\n            self._game("DELETE"',
+        "with contextlib.suppress(NotFound, Unreachable):\n"
+        '            self.only(self._known.held.player_id, tries=1)._game("DELETE"',
+        "put_conflict",
+        "the number of DELETE",
+    ),
     "loses_a_start": Defect(
         SYNC,
         "if self._closed or self._tried_starts == self._starts:",
