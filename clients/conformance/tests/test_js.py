@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import which
@@ -72,8 +73,22 @@ chromium_driver.START_SECONDS = 2.0
 chromium_driver.serve(f"gamed-hanging-{os.getpid()}", start)
 """
 """A process whose browser starts another one, and then hangs."""
+LEAVING = """
+import subprocess, sys
+
+with subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+    print(driver.stdout.readline().decode(), flush=True)
+    sys.stdin.readline()
+    driver.kill()
+"""
+"""A suite that has a driver until it reads a line, and then ends."""
 ALONE = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))"
 """Runs a driver as a suite of its own: drivers share the browser of the process that starts them."""
+
+
+def accepts(name: str) -> bool:
+    """Return whether a process listens there, without a connection, which would be a driver."""
+    return f" @{name[1:]}\n" in Path("/proc/net/unix").read_text()
 
 
 def engine_command(name: str) -> Sequence[str]:
@@ -129,6 +144,20 @@ class ChromiumDriverTests(SynchronousTestCase):
         """A driver that meets a browser as it ends starts another one."""
         done = subprocess.run([sys.executable, "-c", ENDING, *CHROMIUM], capture_output=True, timeout=120, check=True)
         self.assertEqual(json.loads(done.stdout)["event"], "hello")
+
+    def test_left_browser(self) -> None:
+        """A browser ends soon after its suite, although it waits long for the next driver of a suite that is alive."""
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([sys.executable, "-c", LEAVING, *CHROMIUM], **streams) as suite:
+            assert suite.stdout is not None
+            self.assertEqual(json.loads(suite.stdout.readline())["event"], "hello")
+            name = f"\0gamed-chromium-{os.getuid()}-{suite.pid}"
+            self.assertTrue(accepts(name))
+            suite.communicate(b"\n")
+        limit = time.monotonic() + 15
+        while accepts(name):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.5)
 
     def test_missing_browser(self) -> None:
         """A driver without its browser ends soon, with the reason, and leaves no folder."""

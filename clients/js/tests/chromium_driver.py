@@ -3,8 +3,8 @@
     python clients/conformance/run.py --driver "python clients/js/tests/chromium_driver.py"
 
 The first driver of a suite starts a second process of this file, which has the browser: it outlives a killed driver, as
-a browser outlives a tab, and ends some seconds after the last one. The browser does not check CORS; `engine_driver` and
-tests of the demo and of the package have browsers that do.
+a browser outlives a tab, and ends with the suite, or two minutes after the last driver. The browser does not check
+CORS; `engine_driver` and tests of the demo and of the package have browsers that do.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ ARGUMENTS = [
 PAGE = "http://game.localhost/"
 """A constant origin, for IndexedDB; no server has it: `Browser` answers its requests."""
 HTML = b'<!doctype html><title>Driver</title><script type="module" src="driver.mjs"></script>'
-START_SECONDS, GRACE_SECONDS, CALL_SECONDS = 60.0, 20.0, 60.0
+START_SECONDS, GRACE_SECONDS, CALL_SECONDS = 60.0, 120.0, 60.0
 UNLOAD_SECONDS = 1.0
 """How long Chromium may take to free the locks of a tab that was closed."""
 
@@ -222,12 +222,19 @@ class Tabs:
                         del self._open[connection]
                         self._changed.notify_all()
 
-    def await_end(self) -> None:
-        """Wait until there has been no driver for some seconds, or the browser has ended."""
+    def await_end(self, suite: int) -> None:
+        """Wait until the browser has ended, or until no driver is left and the suite's process has ended.
+
+        A busy machine may start the next driver late, and that one expects the storage of those before: a suite
+        that is alive has as long for it as it waits itself (`START_SECONDS` of gamed_conformance/driver.py).
+        """
         with self._changed:
+            quiet = time.monotonic()
             while self._browser.runs:
-                idle = self._changed.wait_for(lambda: not self._open, 1)
-                if idle and not self._changed.wait_for(lambda: bool(self._open), GRACE_SECONDS):
+                self._changed.wait(1)
+                if self._open:
+                    quiet = time.monotonic()
+                elif time.monotonic() > quiet + GRACE_SECONDS or not Path(f"/proc/{suite}").exists():
                     return
 
 
@@ -256,7 +263,10 @@ def write_files(target: str, files: dict[str, str]) -> None:
 
 
 def serve(name: str, start: Callable[[], Browser]) -> None:
-    """Own the browser for the drivers of one suite. A start that hangs ends this process, and all that it has begun."""
+    """Own the browser for the drivers of one suite. A start that hangs ends this process, and all that it has begun.
+
+    `name` ends with the id of the suite's process.
+    """
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind("\0" + name)
@@ -279,7 +289,7 @@ def serve(name: str, start: Callable[[], Browser]) -> None:
     try:
         tabs.serve(listener.accept()[0])
         threading.Thread(target=accept, daemon=True).start()
-        tabs.await_end()
+        tabs.await_end(int(name.rpartition("-")[2]))
     finally:
         browser.close()
 
@@ -347,6 +357,8 @@ class Server:
             self._errors.seek(0)
             raise OSError(self._errors.read().decode("utf-8", "replace"))
         quiet = subprocess.DEVNULL
+        # A failed scenario shows it: a browser that replaces another one has an empty storage.
+        print("started a browser", file=sys.stderr, flush=True)
         # not the stream of this process, which ends earlier, and whose caller reads to the end
         self._errors = TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
