@@ -33,17 +33,20 @@ import json, os, shlex, subprocess, sys
 split = sys.argv.index("--")
 options, command = sys.argv[1:split], sys.argv[split + 1:]
 environ = {name: os.environ[name] for name in ("PATH", "PYTHONPATH")}
+folder = "/"
 for option in options:
     name, _, value = option.partition("=")
     if name == "--setenv" or value.startswith("Environment="):
         environ.update(word.split("=", 1) for word in shlex.split(value.removeprefix("Environment=")))
+    if value.startswith("WorkingDirectory=-"):
+        folder = value.removeprefix("WorkingDirectory=-")
     if value.startswith("LoadCredential="):
         name, path = value.partition("=")[2].split(":")
         os.makedirs("credentials", exist_ok=True)
         open(f"credentials/{name}", "w").write(open(path).read())
         environ["CREDENTIALS_DIRECTORY"] = os.path.abspath("credentials")
 json.dump({"options": options, "command": command}, open("asked", "w"))
-sys.exit(subprocess.run(command, env=environ).returncode)
+sys.exit(subprocess.run(command, env=environ, cwd=folder).returncode)
 """
 
 
@@ -86,6 +89,13 @@ class GamedctlTests(CommandTestCase):
         self.assertIn(f'command="players add" player={anna} by=uid:{os.getuid()}/sudo:1000 ', self.output())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.name == "pwned"), [])
 
+    def test_relative_names(self) -> None:
+        """A relative name is one of the owner's folder, which systemd would replace by /."""
+        (self.folder / "answers.json").write_text("{}")
+        code, out, err = self.ctl("setup", "--answers", "answers.json", "--dry-run")
+        self.assertEqual((code, out), (78, ""))
+        self.assertTrue(err.startswith("answers.json:1:1: players: missing"), err)
+
     def test_what_is_passed_on(self) -> None:
         """User, environment and credentials of the unit and its drop-ins, in their order, and nothing else of it."""
         self.ctl("key", "new")
@@ -93,11 +103,11 @@ class GamedctlTests(CommandTestCase):
         properties = [each.partition("=")[2] for each in asked["options"] if each.startswith("--property=")]
         self.assertEqual(
             [each.partition("=")[0] for each in properties],
-            ["User", *["Environment"] * 2, "LoadCredential", "Environment"],
+            ["User", *["Environment"] * 2, "LoadCredential", "Environment", "WorkingDirectory"],
         )
         self.assertEqual(properties[0], "User=gamed")
         self.assertEqual(properties[2].split(), ["Environment=", "LANG=C.UTF-8", "GAMED_LONG=line"])
-        self.assertEqual(properties[-1], 'Environment="GAMED_EXTRA=$(touch pwned);*"')
+        self.assertEqual(properties[-2], 'Environment="GAMED_EXTRA=$(touch pwned);*"')
         self.assertEqual(asked["command"], ["gamed", "key", "new"])
         self.assertFalse(Path(self.folder / "pwned").exists())
 
