@@ -83,9 +83,9 @@ class ReleaseCache:
 
     def cached_release(self, name: str) -> Release | None:
         """Return a release; None if it must be read."""
-        # A release that a channel points at needs no expiry: the snapshot that holds it is at most half a second old,
-        # or the disk cannot be read.
-        if self._snapshot is not None and (release := self._snapshot.releases.get(name)) is not None:
+        # A channel's release needs no expiry of its own: the snapshot that holds it is at most half a second old. After
+        # that it may be deleted, and requests by its id do not renew the snapshot.
+        if (now := self.cached_snapshot()) is not None and (release := now.releases.get(name)) is not None:
             return release
         cached, expires = self._releases.get(name, (None, 0.0))
         return cached if self._seconds() < expires else None

@@ -7,7 +7,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from gamed.assets.cache import OBJECT_TTL_SECONDS, SNAPSHOT_TTL_SECONDS, ObjectCache, ReleaseCache
+from gamed.assets.cache import (
+    OBJECT_TTL_SECONDS,
+    RELEASE_TTL_SECONDS,
+    SNAPSHOT_TTL_SECONDS,
+    ObjectCache,
+    ReleaseCache,
+)
+from gamed.assets.errors import ReleaseNotFound
 from gamed.assets.manifest import AssetFile, Manifest
 from gamed.assets.service import AssetRequest, AssetResponse, AssetService
 from gamed.assets.store import AssetStore
@@ -111,6 +118,16 @@ class CachedTests(ServingCase):
         known, new = self.cached("a/small.txt", {"if-none-match": tag(SMALL)}), self.cached("a/small.txt")
         assert new is not None
         self.assertEqual((known, new.content, str(new.item.tag)), (None, OTHER, tag(OTHER)))
+
+    def test_deleted_release(self) -> None:
+        """A deleted release is served by its id for at most a minute, also if no channel is requested meanwhile."""
+        store = AssetStore(self.folder.path)
+        releases = ReleaseCache(store, at_once, self.clock.seconds)
+        self.successResultOf(Deferred.fromCoroutine(releases.snapshot()))
+        self.folder.publish("stable", {"a/small.txt": OTHER})
+        (self.folder.path / "releases" / f"{self.release}.json").unlink()
+        self.clock.advance(RELEASE_TTL_SECONDS)
+        self.failureResultOf(Deferred.fromCoroutine(releases.release(self.release)), ReleaseNotFound)
 
     def test_as_long_as_bytes_are_kept(self) -> None:
         """A deleted file is served until its cache entry expires."""
