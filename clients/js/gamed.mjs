@@ -2396,7 +2396,7 @@ export class GamedClient {
       device.device_name = (await nodeModule("os")).hostname()
     }
     if (this.#options.deviceName) device.device_name = this.#options.deviceName
-    if (device.device_name) device.device_name = device.device_name.slice(0, 64)
+    if (device.device_name) device.device_name = [...device.device_name].slice(0, 64).join("")
     return device
   }
 

@@ -24,21 +24,26 @@ async function signedIn(t, answers, options = {}) {
 
 test("sign-in: one that is cancelled while the server starts it opens no browser", async (t) => {
   const stop = new AbortController()
-  const { client, seen, base } = await signedIn(t, {
+  const letters = "x".repeat(63)
+  const names = []
+  const answers = {
     "GET /auth/providers": (_, response) => json(response, { providers: [] }),
-    "POST /auth/login": (_, response) => {
+    "POST /auth/login": (_, response, body) => {
+      names.push(JSON.parse(body).client.device_name)
       stop.abort()
       const poll = { url: `${base}/auth/login/collect`, max_wait: 25 }
       const started = { device_secret: "gds_1", expires_in: 600, login_url: `${base}/auth/login/x`, login_id: "lgn_1" }
       json(response, { ...started, poll }, 201)
     },
     "POST /auth/login/cancel": (_, response) => response.writeHead(204).end(),
-  })
+  }
+  const { client, seen, base } = await signedIn(t, answers, { deviceName: `${letters}\u{1f3ae}x` })
   const opened = []
   const person = { browserOpened: () => opened.push("person") }
   const how = { signal: stop.signal, openBrowser: (url) => opened.push(url), loopback: false }
   await assert.rejects(client.signIn(person, how), gamed.LoginCancelled)
   assert.deepEqual(opened, [])
+  assert.deepEqual(names, [`${letters}\u{1f3ae}`]) // no half of a surrogate pair, which the server refuses
   assert.equal(seen.filter(({ key }) => key === "POST /auth/login/cancel").length, 1)
 })
 
