@@ -224,7 +224,10 @@ export class SignIn {
      * @throws {LoginFailed} or LoginDeclined, LoginCancelled, LoginExpired, InvalidProof
      */
     run<T>(keep: (complete: Complete) => Promise<T>): Promise<T>;
-    /** Cancel the login at the server: credentials of it do not work after this, and `run` throws LoginCancelled. */
+    /**
+     * Cancel the login at the server: credentials of it do not work after this, and `run` throws LoginCancelled. This has
+     * no effect once `run` has received the credentials.
+     */
     cancel(): Promise<void>;
     #private;
 }

@@ -1289,6 +1289,7 @@ export class SignIn {
   #asked = false
   #cancelled = false
   #notified = false
+  #keeping = false
   #stop = new AbortController()
   #over = new AbortController()
   #loginId = ""
@@ -1350,8 +1351,12 @@ export class SignIn {
       await this.#start()
       this.#stop.signal.throwIfAborted()
       await this.#show()
-      return await keep(/** @type {Complete} */ (await this.#settle()))
+      const complete = /** @type {Complete} */ (await this.#settle())
+      if (this.#cancelled) throw loginCancelled()
+      this.#keeping = true // a cancel from here on would end the session that the game gets
+      return await keep(complete)
     } catch (error) {
+      this.#keeping = false
       if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#notified)) await this.cancel()
       throw error // after other LoginFailed the login has ended already
     } finally {
@@ -1361,8 +1366,12 @@ export class SignIn {
     }
   }
 
-  /** Cancel the login at the server: credentials of it do not work after this, and `run` throws LoginCancelled. */
+  /**
+   * Cancel the login at the server: credentials of it do not work after this, and `run` throws LoginCancelled. This has
+   * no effect once `run` has received the credentials.
+   */
   async cancel() {
+    if (this.#keeping) return
     this.#cancelled = true
     if (this.#secret) {
       this.#notified = true

@@ -61,6 +61,29 @@ test("sign-in: one that is cancelled while the server lists its providers is a c
   assert.deepEqual(problems, ["login_cancelled"])
 })
 
+test("sign-in: one that is cancelled once it is stored, while the session before ends, has succeeded", async (t) => {
+  const stop = new AbortController()
+  const fresh = { ...COMPLETE, session_id: "ses_2", access_token: "gat_secret_2", refresh_credential: "grc_secret_2" }
+  const { client, seen, base } = await signedIn(t, {
+    "GET /auth/providers": (_, response) => json(response, { providers: [] }),
+    "POST /auth/login": (_, response) => {
+      const poll = { url: `${base}/auth/login/collect`, max_wait: 25 }
+      const started = { device_secret: "gds_1", expires_in: 600, login_url: `${base}/auth/login/x`, login_id: "lgn_1" }
+      json(response, { ...started, poll }, 201)
+    },
+    "POST /auth/login/collect": (_, response) => json(response, fresh),
+    "POST /auth/login/cancel": (_, response) => response.writeHead(204).end(),
+    "POST /auth/session/logout": (_, response) => {
+      stop.abort()
+      setTimeout(() => response.writeHead(204).end(), 100)
+    },
+  })
+  const how = { signal: stop.signal, openBrowser: null, loopback: false }
+  assert.equal((await client.signIn({ browserOpened: () => {} }, how)).sessionId, "ses_2")
+  assert.ok(stop.signal.aborted)
+  assert.ok(!seen.some(({ key }) => key === "POST /auth/login/cancel"))
+})
+
 test("sign-in: without the permission to listen, the player types the code", async (t) => {
   const stop = new AbortController()
   let body = null
