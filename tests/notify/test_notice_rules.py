@@ -203,7 +203,7 @@ class SentTests(SynchronousTestCase):
             self.assertEqual(latest(order, CLOCKS_MS), {"disk": new})
 
     def test_future(self) -> None:
-        """What was sent while the clock was ahead does not count; that of another machine's clock does."""
+        """A notice that was sent while the clock was ahead does not count; that of another machine's clock does."""
         past, ahead = SentNotice(WELL, NOW_MS - 1), SentNotice(BAD, NOW_MS + CLOCKS_MS)
         wrong = {"disk": SentNotice(BAD, NOW_MS + CLOCKS_MS + 1)}
         self.assertEqual(latest([{"disk": past}, wrong], NOW_MS), {"disk": past})
