@@ -83,8 +83,6 @@ class ReleaseCache:
 
     def cached_release(self, name: str) -> Release | None:
         """Return a release; None if it must be read."""
-        # A channel's release needs no expiry of its own: the snapshot that holds it is at most half a second old. After
-        # that it may be deleted, and requests by its id do not renew the snapshot.
         if (now := self.cached_snapshot()) is not None and (release := now.releases.get(name)) is not None:
             return release
         cached, expires = self._releases.get(name, (None, 0.0))
@@ -92,6 +90,8 @@ class ReleaseCache:
 
     async def release(self, name: str) -> Release:
         """Return a release of a well-formed id; raise ReleaseNotFound, AssetsDamaged or AssetsUnreadable."""
+        if self._snapshot is not None and name in self._snapshot.releases:
+            await self.snapshot()  # which costs less than to parse the manifest, and serves on if the disk fails
         return self.cached_release(name) or await self.reload(name)
 
     async def reload(self, name: str) -> Release:

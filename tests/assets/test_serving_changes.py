@@ -115,6 +115,18 @@ class GoneTests(ServingCase):
         self.refused(self.get(f"/assets/{gone}"), 404, "release_not_found")
         self.refused(self.get(f"/assets/objects/{self.folder.object_path(OLD).name}"), 404, "file_not_found")
 
+    def test_deleted_release_of_channel(self) -> None:
+        """A release that a channel pointed at is 404 when it is deleted, also if no channel is requested since."""
+        gone = self.folder.publish("stable", {"a": OLD})
+        self.assertEqual(self.get("/assets/stable/a").body, OLD)
+        self.clock.advance(RELEASE_TTL_SECONDS + 1)
+        self.assertEqual(self.get(f"/assets/{gone}/a").body, OLD)
+        self.folder.publish("stable", {"a": OLD, "b": NEW})
+        (self.folder.path / "releases" / f"{gone}.json").unlink()
+        self.clock.advance(1)
+        for path in ("", "/a"):
+            self.refused(self.get(f"/assets/{gone}{path}"), 404, "release_not_found")
+
     def test_many_releases(self) -> None:
         """A few releases are cached; all on disk are served."""
         names = [self.folder.release({"a": OLD}, note=str(n)) for n in range(3 * CACHED_RELEASES)]
