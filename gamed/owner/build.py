@@ -21,7 +21,7 @@ from gamed.owner.report import OwnerReporter
 from gamed.owner.responder import OwnerResponder
 from gamed.owner.service import OwnerService
 from gamed.owner.site_routes import OwnerSiteRoutes
-from gamed.saves.operator_store import OperatorSaves
+from gamed.saves.owner_page_store import OperatorSaves
 from gamed.sessions.service import RevocationListener
 
 

@@ -17,7 +17,7 @@ from gamed.players.errors import DisplayNameInvalid, PlayerChanged
 from gamed.players.model import State
 from gamed.players.names import parse_display_name
 from gamed.saves.model import Version
-from gamed.saves.operator_store import OperatorSaves
+from gamed.saves.owner_page_store import OperatorSaves
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.sessions.service import RevocationListener

@@ -3,52 +3,21 @@
 The commands and the owner's page call the same functions, each within one transaction of state.db.
 """
 
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred
 
 from gamed.config.game import TIB, SaveLimits
-from gamed.database.connection import STATE, Connection, attributed
-from gamed.database.databases import Databases
-from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseCorrupt
+from gamed.database.connection import Connection
 from gamed.saves import tables, version_tables, write_store
 from gamed.saves.commands import RestoreCommand, WriteContext
-from gamed.saves.errors import CorruptBlob, SaveDeleted, SaveError, VersionGone
+from gamed.saves.errors import SaveDeleted, SaveError, VersionGone
 from gamed.saves.model import Version
 from gamed.saves.write_rules import Condition, ConditionKind
-from gamed.structs import Component
 
 ALL: Final = 10**9
 OPERATOR_LIMITS: Final = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=ALL, deleted_slots=ALL)
 """The operator may exceed the limits of a player."""
-
-
-class OperatorSaves(Component, frozen=True, kw_only=True):
-    """The same functions as transactions of a server."""
-
-    databases: Databases
-
-    def find_deleted(self, player_id: str, slot: str) -> Deferred[int]:
-        return self.databases.reads.submit(attributed(STATE, partial(find_deleted, player_id=player_id, slot=slot)))
-
-    async def check_restorable(self, player_id: str, slot: str, number: int) -> None:
-        """Raise what find_restorable() does, VersionGone if the bytes are missing, or CorruptBlob."""
-        find = partial(find_restorable, player_id=player_id, slot=slot, number=number)
-        version = await self.databases.reads.submit(attributed(STATE, find))
-        try:
-            await self.databases.blobs.check(version.blob_id or 0)
-        except BlobNotFound:
-            raise VersionGone("That version is not kept any more.") from None
-        except (BlobCorrupt, DatabaseCorrupt):
-            raise CorruptBlob("The bytes of that version are damaged.") from None
-
-    def restore(self, player_id: str, slot: str, number: int, now_ms: int) -> Deferred[Version]:
-        """Call restore_version(); raise SaveError."""
-        return self.databases.state.submit(
-            partial(restore_version, player_id=player_id, slot=slot, number=number, now_ms=now_ms)
-        )
 
 
 def find_restorable(connection: Connection, player_id: str, slot: str, number: int) -> Version:
