@@ -255,6 +255,7 @@ def account_page(
         "account",
         visit=visit,
         name=names.display or names.account,
+        since_ms=names.created_ms,
         shown_name=names.display or "",
         account_name=names.account if not choice.labels else None,
         forms=forms or AccountForms(),

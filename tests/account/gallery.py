@@ -270,7 +270,7 @@ def overview(*providers: str, clients: Mapping[str, Any] | None = None, slot: st
             kept_until_ms=NOW_MS + 21 * DAY_MS,
         ),
     ]
-    names = PlayerNames(None if providers else "Anna", "Anna")
+    names = PlayerNames(None if providers else "Anna", "Anna", NOW_MS - 400 * DAY_MS)
     usage = Usage(slots=2, bytes=2_391_920, history_bytes=4_500_000)
     happened = [
         RecordedEvent(SecurityEvent.SIGN_IN, {"provider": (*providers, LOCAL)[0]}, NOW_MS - 3 * MINUTE_MS, 1),

@@ -36,6 +36,14 @@ class SignInTests(AccountCase):
         [line] = [line for line in self.server.security if line.startswith("sign_in ")]
         self.assertIn(f"player={ANNA} session=brs_", line)
 
+    def test_since(self) -> None:
+        """The page says since when the player is here, with the year once that is another one."""
+        page = self.browser.sign_in()
+        self.assertIn("Playing here since 15 January", page.text)
+        self.assertNotIn("since 15 January 2", page.text)
+        self.server.write(lambda c: c.execute("UPDATE player SET created_ms = created_ms - 31622400000").rowcount)
+        self.assertIn("Playing here since 14 January 2026", self.browser.get(HOME).text)
+
     def test_provider(self) -> None:
         """A player of a provider signs in with the same account, through the callback that games use."""
         self.serve_providers()
