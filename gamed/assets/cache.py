@@ -90,8 +90,13 @@ class ReleaseCache:
 
     async def release(self, name: str) -> Release:
         """Return a release of a well-formed id; raise ReleaseNotFound, AssetsDamaged or AssetsUnreadable."""
-        if self._snapshot is not None and name in self._snapshot.releases:
-            await self.snapshot()  # which costs less than to parse the manifest, and serves on if the disk fails
+        now = self._snapshot
+        if now is not None and name in now.releases:
+            # It costs less than to parse the manifest, and serves on if the disk fails. It is what was just read: on a
+            # slow disk that has expired by now.
+            now = await self.snapshot()
+            if (found := now.releases.get(name)) is not None:
+                return found
         return self.cached_release(name) or await self.reload(name)
 
     async def reload(self, name: str) -> Release:

@@ -1,9 +1,9 @@
 """A response from the cache is equal to one from disk (docs/protocol.md: Assets, Conditions and ranges)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -23,6 +23,7 @@ from gamed.timestamps import http_date
 from tests.assets.serving_fixtures import NOW_MS, OPENED_MS, ServingCase, at_once
 from tests.support.http import Answer
 
+T = TypeVar("T")
 ORIGIN = "https://page.example"
 SMALL, OTHER, LARGE = b"small " * 50, b"other", b"large " * 12_000
 FILES = {"a/small.txt": SMALL, "large": LARGE}
@@ -128,6 +129,21 @@ class CachedTests(ServingCase):
         (self.folder.path / "releases" / f"{self.release}.json").unlink()
         self.clock.advance(RELEASE_TTL_SECONDS)
         self.failureResultOf(Deferred.fromCoroutine(releases.release(self.release)), ReleaseNotFound)
+
+    def test_slow_disk(self) -> None:
+        """A disk that fails only after a second does not keep a channel's release from being served by its id."""
+
+        def slowly(work: Callable[[], T]) -> Deferred[T]:
+            self.clock.advance(2 * SNAPSHOT_TTL_SECONDS)
+            return at_once(work)
+
+        releases = ReleaseCache(AssetStore(self.folder.path), slowly, self.clock.seconds)
+        self.successResultOf(Deferred.fromCoroutine(releases.snapshot()))
+        for name in ("channels", "releases"):
+            (self.folder.path / name).rename(self.folder.path / f"{name}-away")
+            (self.folder.path / name).write_bytes(b"")
+        found = self.successResultOf(Deferred.fromCoroutine(releases.release(self.release)))
+        self.assertEqual(found.id, self.release)
 
     def test_as_long_as_bytes_are_kept(self) -> None:
         """A deleted file is served until its cache entry expires."""
