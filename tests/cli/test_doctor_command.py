@@ -12,6 +12,7 @@ from cryptography.x509 import DNSName
 import gamed.cli.checks.doctor
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
+from gamed.database.backup_format import stamp
 from gamed.database.connection import AUTH, STATE
 from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, CommandTestCase
@@ -158,15 +159,29 @@ class DoctorTests(CommandTestCase):
     def test_old_copies(self) -> None:
         """Copies that upgrades, restores and moves left are named after thirty days."""
         self.serve_once()
-        names = ["auth.db.v6", "state.db.before-restore-20261001T040000Z", "state.db.moved-20261001T040000Z"]
+        old = time.time() - 31 * 86_400
+        left = stamp(int(old * 1000))
+        names = ["auth.db.v6", f"state.db.before-restore-{left}", f"state.db.moved-{left}"]
         for name in names:
             (self.data / name).write_bytes(b"")
-        self.assertNotIn("copies", [each["check"] for each in self.doctor()[1]["warning"]])
+        self.assertEqual(self.copies(), [])
         for name in names:
-            os.utime(self.data / name, (0, time.time() - 31 * 86_400))
-        [finding] = [each for each in self.doctor()[1]["warning"] if each["check"] == "copies"]
-        for name in names:
-            self.assertIn(name, finding["text"])
+            os.utime(self.data / name, (0, old))
+        text = f"{self.data} has copies of databases that are older than 30 days: {', '.join(names)}"
+        self.assertEqual(self.copies(), [text])
+
+    def test_new_copies_of_old_files(self) -> None:
+        """Databases that nothing wrote for a month are no old copies once a restore has put them aside."""
+        self.serve_once()
+        for name in ("auth", "state"):
+            aside = self.data / f"{name}.db.before-restore-{stamp(int(time.time() * 1000))}"
+            aside.write_bytes(b"")
+            os.utime(aside, (0, time.time() - 40 * 86_400))
+        self.assertEqual(self.copies(), [])
+
+    def copies(self) -> list[str]:
+        """Return the texts of the warnings of copies."""
+        return [each["text"] for each in self.doctor()[1]["warning"] if each["check"] == "copies"]
 
     def test_wrong_configuration(self) -> None:
         """A wrong configuration ends with 78, and with the findings that do not need it."""

@@ -1,5 +1,6 @@
 """The steps of `gamed doctor` about this machine; their only change is that a key file is closed to other users."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from gamed.cli.service.listen import describe
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config, Provider
+from gamed.database.backup_format import stamp
 from gamed.database.connection import AUTH
 from gamed.database.errors import DatabaseError, MigrationError
 from gamed.database.store import Store
@@ -33,8 +35,9 @@ from gamed.stores import open_store
 
 _COPIES = ("*.db.v*", "*.before-restore-*", "*.moved-*")
 """The names of databases that an upgrade, a restore and a move leave in the data folder."""
-_COPY_SECONDS = 30 * 86_400
+_COPY_MS = 30 * 86_400_000
 """For so long an owner may need them without being asked."""
+_STAMP = re.compile(r"\d{8}T\d{6}Z")
 
 
 def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) -> Sequence[Step]:
@@ -104,11 +107,17 @@ def _assets(store: AssetStore) -> list[Finding]:
 
 def _copies(data: Path) -> list[Finding]:
     """Warn of old copies of the databases, which have the data of players who were erased since."""
-    before = now_ms() / 1000 - _COPY_SECONDS
-    names = [path.name for each in _COPIES for path in sorted(data.glob(each)) if path.lstat().st_mtime < before]
+    before_ms = now_ms() - _COPY_MS
+    names = [
+        path.name
+        for each in _COPIES
+        for path in sorted(data.glob(each))
+        # A restore and a move keep the instant of the last write, and have their own in the name.
+        if path.lstat().st_mtime * 1000 < before_ms and max(_STAMP.findall(path.name), default="") < stamp(before_ms)
+    ]
     if not names:
         return []
-    text = f"{len(names)} copies of databases in {data} are older than 30 days: {', '.join(names[:3])} ..."
+    text = f"{data} has copies of databases that are older than 30 days: {', '.join(names)}"
     return [warning("copies", text, "Delete them if all is well: players who were erased since are still in them.")]
 
 
