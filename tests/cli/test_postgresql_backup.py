@@ -201,6 +201,25 @@ class RestoreTests(BackupCase):
         self.assertEqual((done["set_aside"], self.slots()), ([], ["auto"]))
         self.serve()
 
+    def test_tried_elsewhere(self) -> None:
+        """A try in an empty folder does not replace the databases that the backup's configuration names."""
+        made = self.back_up()
+        config, self.config = self.config, self.folder / "try" / "authentication.json"
+        self.config.parent.mkdir()
+        self.data = self.config.parent / "data"
+        self.refused(1, "To try the restore, name another database in its store", "restore", str(made))
+        self.assertEqual((self.live_sessions(), self.config.exists()), (1, False))
+        shutil.copy(config, self.config)
+        self.assertEqual(len(self.json_of("restore", str(made))["set_aside"]), 2)
+
+    def test_lost_configuration(self) -> None:
+        """Into an empty database a backup brings its configuration, too."""
+        made = self.back_up()
+        self.config.unlink()
+        cluster().execute("DROP SCHEMA auth, state CASCADE", self.address.database)
+        self.assertEqual(self.json_of("restore", str(made))["configuration_restored"], [str(self.config)])
+        self.assertEqual(self.slots(), ["auto"])
+
     def test_blocked_players(self) -> None:
         """A player who was blocked after the backup stays blocked."""
         made = self.back_up()

@@ -234,6 +234,13 @@ def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) 
     suffix = f"_before_restore_{backup_format.stamp(now_ms()).lower()}"
     try:
         with keys.database_errors(store, AUTH), closing(store):
+            if not where.config.exists() and any(store.exists(database) for database in (AUTH, STATE)):
+                # A try in an empty folder would replace what the server uses.
+                raise CommandFailed(
+                    f"{where.config} is missing, and {store.describe(AUTH)}, which the backup names, exists. Nothing "
+                    f"was changed. Copy {backup.settings[SETTINGS[0]]} there. To try the restore, name another "
+                    "database in its store."
+                )
             done = replace_schemas(store, backup.stores[DUMP], written_by, suffix, ran_by)
     except BackupError as e:
         raise CommandFailed(f"The databases stay as they were: {e}") from None
