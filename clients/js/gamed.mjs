@@ -123,96 +123,54 @@ export class GamedError extends Error {
 
   /** True if the same request can succeed later; the client has retried it already. @returns {boolean} */
   get passing() {
-    return false
+    return PASSING.some((kind) => this instanceof kind)
   }
 }
 
 /** The response is missing or incomplete, or comes from a front proxy that cannot reach its server. */
-export class Unreachable extends GamedError {
-  static kind = "Unreachable"
-  get passing() {
-    return true
-  }
-}
+export class Unreachable extends GamedError {}
 
 /** The server cannot perform the request now. */
-export class Busy extends GamedError {
-  static kind = "Busy"
-  get passing() {
-    return true
-  }
-}
+export class Busy extends GamedError {}
 
 /** Too many requests; the server accepts the next one after `retryAfter` seconds. */
-export class RateLimited extends GamedError {
-  static kind = "RateLimited"
-  get passing() {
-    return true
-  }
-}
+export class RateLimited extends GamedError {}
 
 /** The received bytes do not match the digest that the server sent. */
-export class DownloadCorrupt extends GamedError {
-  static kind = "DownloadCorrupt"
-  get passing() {
-    return true
-  }
-}
+export class DownloadCorrupt extends GamedError {}
 
 /** The server at this address does not speak this protocol. */
-export class NotGamed extends GamedError {
-  static kind = "NotGamed"
-}
+export class NotGamed extends GamedError {}
 
 /** An address that must not be used: plain http on the network, or a link to another server. */
-export class UntrustedAddress extends GamedError {
-  static kind = "UntrustedAddress"
-}
+export class UntrustedAddress extends GamedError {}
 
 /** The server rejected the request; sending it again gives the same error. */
-export class Refused extends GamedError {
-  static kind = "Refused"
-}
+export class Refused extends GamedError {}
 
 /** A sign-in is needed: none is stored here, or its session has ended. */
-export class SignInRequired extends GamedError {
-  static kind = "SignInRequired"
-}
+export class SignInRequired extends GamedError {}
 
 /** Another player has signed in on this device meanwhile; nothing was read or written in their name. */
-export class PlayerChanged extends SignInRequired {
-  static kind = "PlayerChanged"
-}
+export class PlayerChanged extends SignInRequired {}
 
 /** The owner of this server does not let the player in. */
-export class PlayerBlocked extends GamedError {
-  static kind = "PlayerBlocked"
-}
+export class PlayerBlocked extends GamedError {}
 
 /** The sign-in ended without credentials; start another one. */
-export class LoginFailed extends GamedError {
-  static kind = "LoginFailed"
-}
+export class LoginFailed extends GamedError {}
 
 /** The player declined, in the browser or at the provider. */
-export class LoginDeclined extends LoginFailed {
-  static kind = "LoginDeclined"
-}
+export class LoginDeclined extends LoginFailed {}
 
 /** The game or the player cancelled the sign-in on this device. */
-export class LoginCancelled extends LoginFailed {
-  static kind = "LoginCancelled"
-}
+export class LoginCancelled extends LoginFailed {}
 
 /** The player did not finish the sign-in in time. */
-export class LoginExpired extends LoginFailed {
-  static kind = "LoginExpired"
-}
+export class LoginExpired extends LoginFailed {}
 
 /** The finish code is wrong; `attemptsLeft` is the number of further attempts. */
 export class InvalidProof extends GamedError {
-  static kind = "InvalidProof"
-
   /** Number of further attempts. @returns {number} */
   get attemptsLeft() {
     return Number.isInteger(this.problem.attempts_left) ? this.problem.attempts_left : 0
@@ -220,29 +178,19 @@ export class InvalidProof extends GamedError {
 }
 
 /** The server has no such save, version, session, channel or file. */
-export class NotFound extends GamedError {
-  static kind = "NotFound"
-}
+export class NotFound extends GamedError {}
 
 /** The save was deleted; its versions can still be restored. */
-export class Deleted extends NotFound {
-  static kind = "Deleted"
-}
+export class Deleted extends NotFound {}
 
 /** The version that was passed is the current one (304). */
-export class NotModified extends GamedError {
-  static kind = "NotModified"
-}
+export class NotModified extends GamedError {}
 
 /** The slot exists: pass the version that this write is based on. */
-export class BaseRequired extends GamedError {
-  static kind = "BaseRequired"
-}
+export class BaseRequired extends GamedError {}
 
 /** Another device wrote first. The server kept your bytes too, as `yours`, unless `detail` gives a reason. */
 export class Conflict extends GamedError {
-  static kind = "Conflict"
-
   /** The version that the write was based on; null if the server does not keep it. */
   get base() {
     return SaveInfo.maybe(this.problem.base)
@@ -261,39 +209,41 @@ export class Conflict extends GamedError {
   /** The sides of each slot whose base did not match; empty unless from `commit`. @returns {SlotConflict[]} */
   get slots() {
     const listed = Array.isArray(this.problem.conflicts) ? this.problem.conflicts.filter(isObject) : []
-    return listed.map(({ slot, code, base, current, yours }) => ({
-      slot: String(slot),
-      code: String(code),
-      base: SaveInfo.maybe(base),
-      current: SaveInfo.maybe(current),
-      yours: SaveInfo.maybe(yours),
-    }))
+    return listed.map((each) => ({ slot: String(each.slot), code: String(each.code), ...sidesOf(each) }))
   }
 }
 
-/** The player has reached a limit; see `problem.limit` and `problem.usage`. */
-export class QuotaExceeded extends GamedError {
-  static kind = "QuotaExceeded"
+/** @param {Record<string, any>} problem */
+function sidesOf({ base, current, yours }) {
+  return { base: SaveInfo.maybe(base), current: SaveInfo.maybe(current), yours: SaveInfo.maybe(yours) }
 }
+
+/** The player has reached a limit; see `problem.limit` and `problem.usage`. */
+export class QuotaExceeded extends GamedError {}
 
 /** The owner's disk is full. */
-export class StorageFull extends GamedError {
-  static kind = "StorageFull"
-}
+export class StorageFull extends GamedError {}
 
 /** The server's copy is damaged; `detail` names the newest good version. */
-export class SaveCorrupt extends GamedError {
-  static kind = "SaveCorrupt"
-}
+export class SaveCorrupt extends GamedError {}
 
 /** This device cannot read or write a file (`local_disk`), or its bytes are not those that were written. */
-export class LocalDamaged extends GamedError {
-  static kind = "LocalDamaged"
-}
+export class LocalDamaged extends GamedError {}
 
 /** Another tab or process, or another object of this one, has the folder open. */
-export class InUse extends GamedError {
-  static kind = "InUse"
+export class InUse extends GamedError {}
+
+/** The errors after which the same request can succeed later. */
+const PASSING = [Unreachable, Busy, RateLimited, DownloadCorrupt]
+
+named({ Unreachable, Busy, RateLimited, DownloadCorrupt, NotGamed, UntrustedAddress, Refused, SignInRequired })
+named({ PlayerChanged, PlayerBlocked, LoginFailed, LoginDeclined, LoginCancelled, LoginExpired, InvalidProof })
+named({ NotFound, Deleted, NotModified, BaseRequired, Conflict, QuotaExceeded, StorageFull, SaveCorrupt })
+named({ LocalDamaged, InUse })
+
+/** Give each class its `kind`. @param {{ [name: string]: typeof GamedError }} classes */
+function named(classes) {
+  for (const [name, of] of Object.entries(classes)) of.kind = name
 }
 
 /** @typedef {new (code: string, detail: string, more?: object) => GamedError} ErrorClass */
