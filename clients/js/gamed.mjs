@@ -522,25 +522,19 @@ export class Wire {
    * request twice.
    * @param {string} method @param {string} path @param {Request} [how] @returns {Promise<Answer>}
    */
-  async call(method, path, how = {}) {
+  call(method, path, how = {}) {
     let lost = false
-    const tries = how.tries ?? this.patience.tries
-    for (let attempt = 0; ; attempt++) {
-      let pause
-      try {
-        const answer = await this.#once(method, path, how)
-        await how.check?.(answer)
-        return answer
-      } catch (error) {
-        how.signal?.throwIfAborted() // its reason may be a GamedError, too, and is no answer
-        if (!(error instanceof GamedError)) throw error
-        error.answerLostBefore = lost
-        pause = pauseAfter(error, attempt)
-        if (!error.passing || attempt + 1 >= tries || pause > LONGEST_PAUSE_SECONDS) throw error
-        lost ||= error instanceof Unreachable
-      }
-      await orAborted(this.patience.sleep(pause, how.signal), how.signal)
+    const once = async () => {
+      const answer = await this.#once(method, path, how)
+      await how.check?.(answer)
+      return answer
     }
+    const passing = (/** @type {GamedError} */ error) => {
+      error.answerLostBefore = lost
+      lost ||= error instanceof Unreachable
+      return error.passing
+    }
+    return retried(once, { ...this.patience, passing, tries: how.tries ?? this.patience.tries, signal: how.signal })
   }
 
   /** @param {string} method @param {string} path @param {Request} how */
@@ -585,6 +579,53 @@ export class Wire {
     } finally {
       clock.clear()
     }
+  }
+}
+
+/**
+ * @typedef {object} Retries
+ * @property {(seconds: number, signal?: AbortSignal) => Promise<void>} sleep
+ * @property {AbortSignal} [signal] ends the tries with the signal's reason
+ * @property {number} [tries]
+ * @property {number} [longest] pause, in seconds
+ * @property {(error: GamedError, pause: number) => boolean} [passing] whether to try again after this error
+ * @property {() => number} [received] bytes so far: a try that received some does not count
+ */
+
+/**
+ * Call `work` until it succeeds, with pauses in between; throw the error of the last try.
+ * @internal
+ * @template T @param {() => Promise<T>} work @param {Retries} how @returns {Promise<T>}
+ */
+export async function retried(work, how) {
+  const { sleep: wait, signal, tries = TRIES, longest = LONGEST_PAUSE_SECONDS, received = () => 0 } = how
+  const { passing = (error) => error.passing } = how
+  for (let attempt = 0; ; attempt++) {
+    const before = received()
+    let pause
+    try {
+      return await work()
+    } catch (error) {
+      signal?.throwIfAborted() // its reason may be a GamedError, too, and is no answer
+      if (!(error instanceof GamedError)) throw error
+      if (received() > before) attempt = 0
+      pause = pauseAfter(error, attempt)
+      if (!passing(error, pause) || attempt + 1 >= tries || pause > longest) throw error
+    }
+    await orAborted(wait(pause, signal), signal)
+  }
+}
+
+/**
+ * Make a function for `catch`: it returns null for the server's answers that are `expected`, and throws other errors.
+ * @internal
+ * @param {(error: GamedError) => boolean} expected @param {AbortSignal} [signal] of the request: its reason is no answer
+ */
+export function ignoring(expected, signal) {
+  return (/** @type {unknown} */ error) => {
+    signal?.throwIfAborted()
+    if (!(error instanceof GamedError && expected(error))) throw error
+    return null
   }
 }
 
@@ -1407,21 +1448,15 @@ export class SignIn {
    * @param {string} stage @param {Proof | undefined} proof
    */
   async #collect(stage, proof) {
-    const wait = proof || stage === "proof_required" ? 0 : this.#maxWait
-    const json = { wait, seen: stage, ...(proof && { [proof.kind]: proof.text }) }
+    const isAtOnce = proof || stage === "proof_required"
+    const json = { wait: isAtOnce ? 0 : this.#maxWait, seen: stage, ...(proof && { [proof.kind]: proof.text }) }
     const { signal } = this.#stop
-    const how = { json, bearer: this.#secret, timeout: wait + this.#wire.patience.timeout, tries: 1, signal }
-    for (let attempt = 0; ; attempt = Math.min(attempt + 1, 6)) {
-      let pause
-      try {
-        return (await this.#wire.call("POST", this.#pollPath, how)).json()
-      } catch (error) {
-        if (!(error instanceof GamedError)) throw error
-        pause = pauseAfter(error, attempt)
-        if (!error.passing || performance.now() + 1000 * pause > this.#deadline) throw error
-      }
-      await orAborted(this.#wire.patience.sleep(pause, signal), signal)
-    }
+    const { sleep: wait, timeout } = this.#wire.patience
+    const how = { json, bearer: this.#secret, timeout: json.wait + timeout, tries: 1, signal }
+    const once = async () => (await this.#wire.call("POST", this.#pollPath, how)).json()
+    const passing = (/** @type {GamedError} */ error, /** @type {number} */ pause) =>
+      error.passing && performance.now() + 1000 * pause <= this.#deadline
+    return retried(once, { sleep: wait, signal, tries: Infinity, longest: Infinity, passing })
   }
 
   /** Wait `returnSeconds` for the browser's return or a typed code; without one ask the person, once per sign-in. */
@@ -1915,24 +1950,15 @@ class Export {
   }
 
   /** Request the rest until the export is complete. */
-  async run() {
-    const patience = this.#patience
-    for (let attempt = 0; ; attempt++) {
-      const before = this.#target.size
-      let pause
-      try {
-        return await this.#once()
-      } catch (error) {
-        this.#signal?.throwIfAborted()
-        if (!(error instanceof GamedError)) throw error
-        if (this.#target.size > before) attempt = 0
-        if (error.code === "range_not_satisfiable") this.#etag = ""
-        else if (!error.passing) throw error
-        pause = pauseAfter(error, attempt)
-        if (attempt + 1 >= patience.tries || pause > LONGEST_EXPORT_PAUSE_SECONDS) throw error
-      }
-      await orAborted(patience.sleep(pause, this.#signal), this.#signal)
+  run() {
+    const passing = (/** @type {GamedError} */ error) => {
+      const isOther = error.code === "range_not_satisfiable"
+      if (isOther) this.#etag = ""
+      return isOther || error.passing
     }
+    const received = () => this.#target.size
+    const longest = LONGEST_EXPORT_PAUSE_SECONDS
+    return retried(() => this.#once(), { ...this.#patience, signal: this.#signal, passing, longest, received })
   }
 
   async #once() {
@@ -2221,16 +2247,11 @@ export class GamedClient {
    * @returns {Promise<Provider[]>} one for each provider; none in `local` mode, where the game shows its own button
    */
   async providers({ signal = this.#signal } = {}) {
-    let value
-    try {
-      value = await this.#offered("/auth/providers", signal)
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (!(error instanceof GamedError) || error.code !== "route_not_found") throw error
-      const { providers } = await this.policy({ signal }) // an older server does not send labels
-      return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
-    }
-    return member(value, "providers", "array").filter(isObject).map(providerOf)
+    const asked = this.#offered("/auth/providers", signal)
+    const value = await asked.catch(ignoring(({ code }) => code === "route_not_found", signal))
+    if (value) return member(value, "providers", "array").filter(isObject).map(providerOf)
+    const { providers } = await this.policy({ signal }) // an older server does not send labels
+    return providers.map((name) => ({ name, label: name.slice(0, 1).toUpperCase() + name.slice(1) }))
   }
 
   /** @param {string} path @param {AbortSignal | undefined} signal */
@@ -2252,21 +2273,16 @@ export class GamedClient {
    * @returns {Promise<boolean>} true: there is a session; false: the sign-in has failed
    */
   async ensureSignedIn(person, options = {}) {
+    let isKept = true // as far as is known
     try {
-      if (await this.#usable()) return true
+      isKept = await this.#usable()
+      if (!isKept) await this.signIn(person, options)
+      return true
     } catch (error) {
       ifGamed(error)
       await person.problem?.(error)
-      return !(error instanceof PlayerBlocked || error instanceof LocalDamaged)
+      return isKept && !(error instanceof PlayerBlocked || error instanceof LocalDamaged)
     }
-    try {
-      await this.signIn(person, options)
-    } catch (error) {
-      ifGamed(error)
-      await person.problem?.(error)
-      return false
-    }
-    return true
   }
 
   /** Ask the server once; return false if only a sign-in helps, and throw GamedError if it cannot answer. */
@@ -2499,13 +2515,9 @@ export class GamedClient {
    * @param {string} path @param {AbortSignal} [signal]
    */
   async #remove(path, signal) {
-    try {
-      await this.#game("DELETE", path, { signal })
-    } catch (error) {
-      signal?.throwIfAborted()
-      const isLost = error instanceof GamedError && error.answerLostBefore
-      if (!isLost || !(error.status === 404 || FORGET.has(error.code) || OVER.has(error.code))) throw error
-    }
+    const isDone = (/** @type {GamedError} */ { answerLostBefore, status, code }) =>
+      answerLostBefore && (status === 404 || FORGET.has(code) || OVER.has(code))
+    await this.#game("DELETE", path, { signal }).catch(ignoring(isDone, signal))
   }
 
   /**
@@ -2661,13 +2673,9 @@ export class GamedClient {
     /** @type {Record<string, string>} */
     const headers = unless === null ? {} : { "If-None-Match": condition(unless)["If-Match"] }
     const how = { headers, check: checkDigest, limit: MAX_SAVE_BYTES, signal }
-    try {
-      return saveOf(await this.#game("GET", pathOf(slot), how))
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (error instanceof NotFound && !(error instanceof Deleted)) return null
-      throw error
-    }
+    const isNew = (/** @type {GamedError} */ error) => error instanceof NotFound && !(error instanceof Deleted)
+    const answer = await this.#game("GET", pathOf(slot), how).catch(ignoring(isNew, signal))
+    return answer && saveOf(answer)
   }
 
   /**
@@ -2702,13 +2710,9 @@ export class GamedClient {
    * @throws {NotFound} if the slot was never written
    */
   async delete(slot, { base, signal = this.#signal }) {
-    try {
-      await this.#game("DELETE", pathOf(slot), { headers: condition(base), signal })
-    } catch (error) {
-      signal?.throwIfAborted()
-      const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
-      if (!gone) throw error // else the try without a response has deleted it
-    }
+    const sent = this.#game("DELETE", pathOf(slot), { headers: condition(base), signal })
+    // then the try without a response has deleted it
+    await sent.catch(ignoring(({ code, answerLostBefore }) => code === "deleted" && answerLostBefore, signal))
   }
 
   /**
@@ -2723,23 +2727,20 @@ export class GamedClient {
   async commit(writes, { signal = this.#signal } = {}) {
     /** @type {Map<string, Uint8Array>} */
     const blobs = new Map()
+    /** @type {object[]} */
     const entries = []
     for (const write of writes) {
       pathOf(write.slot)
       entries.push(await entryOf(write, blobs))
     }
     await this.#stage(blobs, true, signal)
-    const how = { json: { writes: entries }, signal }
-    let answer
-    try {
-      answer = await this.#game("POST", "/game/commit", how)
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (!(error instanceof GamedError) || error.code !== "blob_missing") throw error
+    const sent = () => this.#json("POST", "/game/commit", { json: { writes: entries }, signal })
+    let answer = await sent().catch(ignoring(({ code }) => code === "blob_missing", signal))
+    if (answer === null) {
       await this.#stage(blobs, false, signal) // the uploads have expired in between, or were damaged
-      answer = await this.#game("POST", "/game/commit", how)
+      answer = await sent()
     }
-    return member(answer.json(), "saves", "array").filter(isObject).map(changeOf)
+    return member(answer, "saves", "array").filter(isObject).map(changeOf)
   }
 
   /**
@@ -2760,14 +2761,7 @@ export class GamedClient {
    * @param {string} path @param {AbortSignal | undefined} signal
    */
   async #staged(path, signal) {
-    try {
-      await this.#game("HEAD", path, { tries: 1, signal })
-    } catch (error) {
-      signal?.throwIfAborted()
-      ifGamed(error)
-      return false
-    }
-    return true
+    return Boolean(await this.#game("HEAD", path, { tries: 1, signal }).catch(ignoring(() => true, signal)))
   }
 
   // -- history --
@@ -2850,12 +2844,8 @@ export class GamedClient {
    * @returns {Promise<void>}
    */
   async dismiss(slot, number, { signal = this.#signal } = {}) {
-    try {
-      await this.#game("DELETE", versionPath(slot, number), { signal })
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (!(error instanceof NotFound)) throw error
-    }
+    const sent = this.#game("DELETE", versionPath(slot, number), { signal })
+    await sent.catch(ignoring((error) => error instanceof NotFound, signal))
   }
 
   // -- staying signed in --

@@ -24,7 +24,6 @@
 import {
   DownloadCorrupt,
   GamedClient,
-  GamedError,
   IN_NODE,
   InUse,
   LocalDamaged,
@@ -32,16 +31,15 @@ import {
   NotGamed,
   NotModified,
   Refused,
-  SignInRequired,
   Unreachable,
   diskError,
   guarded,
+  ignoring,
   innerOf,
   nodeModule,
   onDisk,
   openDatabase,
-  orAborted,
-  pauseAfter,
+  retried,
   sha256Hex,
   syncFolder,
   transact,
@@ -55,8 +53,6 @@ export { InUse }
 /** @import { Answer, Meta, Request } from "./gamed.mjs" */
 
 const WORKERS = 4
-const TRIES = 4
-const LONGEST_PAUSE_SECONDS = 30
 const MAX_MANIFEST_BYTES = 32 << 20
 const MAX_FILES = 100_000
 /** How often a download starts again because the server has deleted its release. */
@@ -578,38 +574,34 @@ class Download {
   /** Receive all bytes of a file. A try that received some does not count. @param {AssetFile} file */
   async #arrive(file) {
     let counted = 0
-    for (let attempt = 0; ; attempt++) {
-      const part = await this.#store.part(file.sha256)
-      let { size } = part
-      if (size > file.size) {
-        await part.close()
-        await this.#store.drop(file.sha256)
-        continue
-      }
-      this.#count(size - counted)
-      counted = size
-      let pause
+    let received = 0
+    const once = async () => {
+      const part = await this.#part(file)
+      this.#count(part.size - counted)
+      counted = part.size
       try {
-        if (size === file.size) return
-        await this.#stream(file, size, async (data) => {
+        if (part.size === file.size) return
+        await this.#stream(file, part.size, async (data) => {
           await part.write(data)
-          size += data.length
-          counted = size
+          counted += data.length
+          received += data.length
           this.#fetched += data.length
           this.#count(data.length)
         })
-      } catch (error) {
-        if (!(error instanceof GamedError) || this.#stop.signal.aborted) throw error
-        if (size > part.size) attempt = 0
-        pause = pauseAfter(error, attempt)
-        if (!error.passing || attempt + 1 >= TRIES || pause > LONGEST_PAUSE_SECONDS) throw error
       } finally {
         await part.close()
       }
-      const { signal } = this.#stop
-      if (pause !== undefined) await orAborted(this.#access.sleep(pause, signal), signal)
-      signal.throwIfAborted()
     }
+    await retried(once, { sleep: this.#access.sleep, signal: this.#stop.signal, received: () => received })
+  }
+
+  /** Open what has arrived of a file, from the start if that is too much. @param {AssetFile} file */
+  async #part({ sha256, size }) {
+    const part = await this.#store.part(sha256)
+    if (part.size <= size) return part
+    await part.close()
+    await this.#store.drop(sha256)
+    return this.#store.part(sha256)
   }
 
   /**
@@ -674,12 +666,9 @@ class Access {
   /** @param {string} path @param {Request} how */
   async get(path, how) {
     if (!this.#asked) {
-      try {
-        return await this.#inner.wire.call("GET", path, how)
-      } catch (error) {
-        how.signal?.throwIfAborted()
-        if (!(error instanceof SignInRequired) || error.code !== "token_missing") throw error
-      }
+      const sent = this.#inner.wire.call("GET", path, how)
+      const answer = await sent.catch(ignoring(({ code }) => code === "token_missing", how.signal))
+      if (answer) return answer
       this.#asked = true
     }
     return this.#inner.game("GET", path, how)
@@ -835,13 +824,10 @@ export class Assets {
     if (!release) throw new InUse("in_use", "These files are being downloaded already, in another window.")
     try {
       for (let left = RESTARTS - 1; ; left--) {
-        const manifest = await this.#manifest(channel, signal)
-        try {
-          return await this.#fetch(manifest, progress, verify, signal)
-        } catch (error) {
-          signal?.throwIfAborted()
-          if (!(error instanceof NotFound) || !left) throw error // else the owner has removed it: try the newer one
-        }
+        const fetched = this.#fetch(await this.#manifest(channel, signal), progress, verify, signal)
+        // the owner has removed it meanwhile: try the newer one
+        const manifest = await fetched.catch(ignoring((error) => error instanceof NotFound && left > 0, signal))
+        if (manifest) return manifest
       }
     } catch (error) {
       const problem = diskError(error)
@@ -863,13 +849,9 @@ export class Assets {
     /** @type {Record<string, string>} */
     const headers = here ? { "If-None-Match": `"${here.release}"` } : {}
     const how = { headers, check: checkRelease, limit: MAX_MANIFEST_BYTES, signal }
-    try {
-      return await Manifest.of((await this.#access.get(`/assets/${channel}`, how)).body)
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (!(error instanceof NotModified) || here === null) throw error
-      return here
-    }
+    const asked = this.#access.get(`/assets/${channel}`, how)
+    const answer = await asked.catch(ignoring((error) => here !== null && error instanceof NotModified, signal))
+    return answer ? Manifest.of(answer.body) : /** @type {Manifest} */ (here)
   }
 
   /**

@@ -40,6 +40,7 @@ import {
   UntrustedAddress,
   bytesOf,
   guarded,
+  ignoring,
   inTurn,
   innerOf,
   nodeModule,
@@ -750,12 +751,28 @@ async function storesAt(place) {
  * @param {Store} store @param {Credential} credential
  */
 async function noteName(store, { playerName: name }) {
-  try {
+  await noteAbout(store, (about) => name !== null && name !== about.name && { name })
+}
+
+/**
+ * Leave a save out of `otherPlayers` from now on: the game has read it, or the server has it.
+ * @param {Store} store @param {string} save
+ */
+async function noteAdopted(store, save) {
+  await noteAbout(store, ({ adopted }) => !adopted.includes(save) && { adopted: [...adopted, save] })
+}
+
+/**
+ * Change an About. If the disk fails, the next start notes the name again, and the save is only listed again.
+ * @param {Store} store @param {(about: About) => Partial<About> | false} how
+ */
+async function noteAbout(store, how) {
+  const note = async () => {
     const about = await store.about()
-    if (name !== null && name !== about.name) await store.keepAbout({ ...about, name })
-  } catch (error) {
-    if (!(error instanceof LocalDamaged)) throw error // the next start tries again
+    const changes = how(about)
+    if (changes) await store.keepAbout({ ...about, ...changes })
   }
+  await note().catch(ignoring((error) => error instanceof LocalDamaged))
 }
 
 const signedOut = () => new SignInRequired("signed_out", "No player is signed in here.")
@@ -864,11 +881,7 @@ export class SyncConflict {
    * @returns {Promise<Side | null>} null: the slot was empty, or the base is not kept
    */
   base({ signal } = {}) {
-    return this.#sides.side(this.slot, this.baseInfo, signal).catch((error) => {
-      signal?.throwIfAborted()
-      if (error instanceof GamedError) return null
-      throw error
-    })
+    return this.#sides.side(this.slot, this.baseInfo, signal).catch(ignoring(() => true, signal))
   }
 
   /**
@@ -1115,9 +1128,7 @@ export class Sync {
     try {
       do {
         const options = { signal: this.#stop.signal }
-        await this.run((status) => this.#report(status), options).catch((error) => {
-          if (!(error instanceof GamedError)) throw error
-        })
+        await this.run((status) => this.#report(status), options).catch(ignoring(() => true))
       } while (!this.#stop.signal.aborted && this.#triedStarts !== this.#starts)
     } finally {
       this.#running = undefined
@@ -1363,10 +1374,7 @@ export class Sync {
             .map(([slot, { size, meta, modified }]) => ({ slot, size, meta, modified }))
           const modified = listed.map((save) => save.modified).sort().pop() ?? ""
           return { playerId, name: (await left.about()).name, modified, saves: listed }
-        }).catch((error) => {
-          if (error instanceof InUse || error instanceof LocalDamaged) return null
-          throw error
-        })
+        }).catch(ignoring((error) => error instanceof InUse || error instanceof LocalDamaged))
         if (other?.saves.length) found.push(other)
       }
       return found
@@ -1586,22 +1594,8 @@ export class Sync {
       await this.#store.keep(after)
       this.#records.set(slot, after)
     }
-    if (before.offered && !after.offered) await this.#noteAdopted(`${slot}/${before.offered.sha256}`)
+    if (before.offered && !after.offered) await noteAdopted(this.#store, `${slot}/${before.offered.sha256}`)
     return after
-  }
-
-  /**
-   * Leave a save out of `otherPlayers` from now on: the game has read it, or the server has it.
-   * @param {string} save
-   */
-  async #noteAdopted(save) {
-    try {
-      const about = await this.#store.about()
-      const adopted = [...about.adopted, save]
-      if (!about.adopted.includes(save)) await this.#store.keepAbout({ ...about, adopted })
-    } catch (error) {
-      if (!(error instanceof LocalDamaged)) throw error // it is only listed again
-    }
   }
 
   #open() {
@@ -1672,14 +1666,8 @@ export class Sync {
 
   /** Adopt the saves from before the sign-in, unless another tab or process has them open. */
   async #adoptLeft() {
-    /** @type {Store} */
-    let left
-    try {
-      left = await openStore(this.#place, UNOWNED)
-    } catch (error) {
-      if (error instanceof InUse) return
-      throw error
-    }
+    const left = await openStore(this.#place, UNOWNED).catch(ignoring((error) => error instanceof InUse))
+    if (left === null) return
     try {
       const { records } = await left.load()
       await this.#inTurn(() => this.#adoptAll(left, records))
@@ -1817,11 +1805,7 @@ export class Sync {
    * @param {AbortSignal} signal @returns {Promise<GamedError | null>}
    */
   async #tried(signal) {
-    try {
-      await this.#sendAll(signal)
-    } catch (error) {
-      if (ends(error) || error instanceof InUse || !(error instanceof GamedError)) throw error
-    }
+    await this.#sendAll(signal).catch(ignoring((error) => !(error instanceof InUse || ends(error))))
     return this.#problem
   }
 
@@ -2114,7 +2098,7 @@ export class Sync {
 
   /** @param {Map<string, Problem>} problems @param {string} slot @param {unknown} error */
   #refused(problems, slot, error) {
-    if (!(error instanceof GamedError) || halts(error) || error.code === "local_disk") throw error
+    if (!(error instanceof GamedError) || halts(error)) throw error
     problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
   }
 
@@ -2171,12 +2155,7 @@ export class Sync {
     const { spent, dirty, sent, dispute, base } = this.#record(slot)
     if (spent === null || dirty || sent || dispute) return
     if (base && base.sha256 === spent.sha256) {
-      try {
-        await client.dismiss(slot, spent.version)
-      } catch (error) {
-        // else the copy expires later
-        if (!(error instanceof GamedError) || halts(error) || error.code === "local_disk") throw error
-      }
+      await client.dismiss(slot, spent.version).catch(ignoring((error) => !halts(error))) // else it expires later
     }
     await this.#change(slot, (record) => record.with({ spent: null }))
   }
@@ -2227,8 +2206,8 @@ const ends = (error) => error instanceof SignInRequired || error instanceof Play
 const put = (client, slot, data, base, { contentType, meta }) =>
   client.put(slot, data, { base, contentType, meta: Object.keys(meta).length ? meta : null })
 
-/** @param {GamedError} error */
-const halts = (error) => HALTING.some((kind) => error instanceof kind)
+/** Return whether the error ends a round: it does not concern one slot. @param {GamedError} error */
+const halts = (error) => error.code === "local_disk" || HALTING.some((kind) => error instanceof kind)
 
 /** @param {string} slot */
 const damaged = (slot) => new LocalDamaged("local_damaged", `The bytes of ${slot} on this device are damaged or gone.`)
@@ -2247,12 +2226,8 @@ function isSlot(name) {
  * @param {GamedClient} client @param {string} slot @param {number} downTo @returns {Promise<Version[]>}
  */
 async function historyOf(client, slot, downTo) {
-  try {
-    return await client.versions(slot, { downTo, limit: PAGE_VERSIONS })
-  } catch (error) {
-    if (error instanceof NotFound) return []
-    throw error
-  }
+  const asked = client.versions(slot, { downTo, limit: PAGE_VERSIONS })
+  return (await asked.catch(ignoring((error) => error instanceof NotFound))) ?? []
 }
 
 /** @param {GamedClient} client @param {SaveInfo} info */

@@ -26,6 +26,8 @@ BETWEEN_FILES = frozenset(
     [
         "errorOf",
         "joined",
+        "retried",
+        "ignoring",
         "pauseAfter",
         "nodeModule",
         "stateFolder",
