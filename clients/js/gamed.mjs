@@ -54,19 +54,21 @@ export function nodeModule(name) {
 }
 
 /**
- * Wait; an aborted signal ends the wait, too, without an error.
- * @param {number} seconds @param {AbortSignal} [signal] @returns {Promise<void>}
+ * Wait; a signal that aborts, or has aborted, ends the wait, too, without an error.
+ * @internal
+ * @param {number} seconds @param {(AbortSignal | undefined)[]} signals @returns {Promise<void>}
  */
-function sleep(seconds, signal) {
+export function delay(seconds, ...signals) {
   return new Promise((resolve) => {
+    const over = new AbortController()
     const end = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener("abort", end)
+      clearTimeout(timer) // else Node.js would wait for it at its end
+      over.abort()
       resolve()
     }
-    const timer = setTimeout(end, seconds * 1000) // else Node.js would wait for it at its end
-    if (signal?.aborted) return end()
-    signal?.addEventListener("abort", end)
+    const timer = setTimeout(end, seconds * 1000)
+    for (const signal of signals) signal?.addEventListener("abort", end, { signal: over.signal })
+    if (signals.some((signal) => signal?.aborted)) end()
   })
 }
 
@@ -598,7 +600,7 @@ export class Wire {
  * @template T @param {() => Promise<T>} work @param {Retries} how @returns {Promise<T>}
  */
 export async function retried(work, how) {
-  const { sleep: wait, signal, tries = TRIES, longest = LONGEST_PAUSE_SECONDS, received = () => 0 } = how
+  const { sleep, signal, tries = TRIES, longest = LONGEST_PAUSE_SECONDS, received = () => 0 } = how
   const { passing = (error) => error.passing } = how
   for (let attempt = 0; ; attempt++) {
     const before = received()
@@ -612,7 +614,7 @@ export async function retried(work, how) {
       pause = pauseAfter(error, attempt)
       if (!passing(error, pause) || attempt + 1 >= tries || pause > longest) throw error
     }
-    await orAborted(wait(pause, signal), signal)
+    await orAborted(sleep(pause, signal), signal)
   }
 }
 
@@ -647,34 +649,27 @@ export function orAborted(work, signal) {
 }
 
 /** Aborts a request that takes too long, or that the caller has cancelled. */
-class Deadline {
-  #outer
-  #give
-  #abort = new AbortController()
+class Deadline extends AbortController {
+  #over = new AbortController()
   /** @type {any} */
   #timer
 
   /** @param {AbortSignal} [outer] */
   constructor(outer) {
+    super()
     outer?.throwIfAborted()
-    this.#outer = outer
-    this.#give = () => this.#abort.abort(outer?.reason)
-    outer?.addEventListener("abort", this.#give)
-  }
-
-  get signal() {
-    return this.#abort.signal
+    outer?.addEventListener("abort", () => this.abort(outer.reason), { signal: this.#over.signal })
   }
 
   /** Restart the time limit. @param {number} seconds */
   within(seconds) {
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(() => this.#abort.abort(new DOMException("too slow", "TimeoutError")), seconds * 1000)
+    this.#timer = setTimeout(() => this.abort(new DOMException("too slow", "TimeoutError")), seconds * 1000)
   }
 
   clear() {
     clearTimeout(this.#timer)
-    this.#outer?.removeEventListener("abort", this.#give)
+    this.#over.abort()
   }
 }
 
@@ -1031,7 +1026,7 @@ async function lockProcess(path) {
   for (;;) {
     const release = await tryLock(path)
     if (release) return release
-    await sleep(0.02 + Math.random() * 0.05)
+    await delay(0.02 + Math.random() * 0.05)
   }
 }
 
@@ -1123,8 +1118,8 @@ async function answers(name) {
 
 /** @typedef {{ kind: "ticket" | "finish_code", text: string, answered: () => void, done: Promise<void> }} Proof */
 
-/** Return a promise with its resolve function. */
-function promise() {
+/** Return a promise with its resolve function. @internal */
+export function promise() {
   /** @type {(value?: any) => void} */
   let keep = () => undefined
   const done = new Promise((resolve) => (keep = resolve))
@@ -1137,33 +1132,22 @@ function proofOf(kind, text) {
   return { kind, text, answered: keep, done }
 }
 
-/** A queue whose readers wait for items. @template T */
+/** A queue whose reader waits for items. @template T */
 class Queue {
   /** @type {T[]} */
   #items = []
-  /** @type {Set<() => void>} */
-  #waiting = new Set()
+  #arrival = new AbortController()
 
   /** @param {T} item */
   put(item) {
     this.#items.push(item)
-    for (const wake of this.#waiting) wake()
+    this.#arrival.abort()
   }
 
   /** Return the next item, or undefined after the time. @param {number} seconds @returns {Promise<T | undefined>} */
   async get(seconds) {
-    if (this.#items.length === 0) {
-      await new Promise((resolve) => {
-        const timer = setTimeout(done, seconds * 1000)
-        const waiting = this.#waiting
-        function done() {
-          clearTimeout(timer)
-          waiting.delete(done)
-          resolve(undefined)
-        }
-        waiting.add(done)
-      })
-    }
+    this.#arrival = new AbortController()
+    if (this.#items.length === 0) await delay(seconds, this.#arrival.signal)
     return this.#items.shift()
   }
 }
@@ -1217,7 +1201,7 @@ class Listener {
     }
     const proof = proofOf("ticket", tickets.join(""))
     take(proof)
-    await Promise.race([proof.done, sleep(patience)])
+    await Promise.race([proof.done, delay(patience)])
     response.writeHead(303, { ...standard, Location: `${doneUrl}?login_id=${encodeURIComponent(this.loginId)}` })
     response.end(this.replied.keep)
   }
@@ -1434,7 +1418,7 @@ export class SignIn {
       }
       if (answer.status === "complete") {
         // the game may exit after this: let the browser receive its page first
-        if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied.done, sleep(1)])
+        if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied.done, delay(1)])
         return answer
       }
       if (answer.status === "failed") throw loginError(member(answer, "problem", "object"))
@@ -1451,12 +1435,12 @@ export class SignIn {
     const isAtOnce = proof || stage === "proof_required"
     const json = { wait: isAtOnce ? 0 : this.#maxWait, seen: stage, ...(proof && { [proof.kind]: proof.text }) }
     const { signal } = this.#stop
-    const { sleep: wait, timeout } = this.#wire.patience
-    const how = { json, bearer: this.#secret, timeout: json.wait + timeout, tries: 1, signal }
+    const timeout = json.wait + this.#wire.patience.timeout
+    const how = { json, bearer: this.#secret, timeout, tries: 1, signal }
     const once = async () => (await this.#wire.call("POST", this.#pollPath, how)).json()
     const passing = (/** @type {GamedError} */ error, /** @type {number} */ pause) =>
       error.passing && performance.now() + 1000 * pause <= this.#deadline
-    return retried(once, { sleep: wait, signal, tries: Infinity, longest: Infinity, passing })
+    return retried(once, { ...this.#wire.patience, signal, tries: Infinity, longest: Infinity, passing })
   }
 
   /** Wait `returnSeconds` for the browser's return or a typed code; without one ask the person, once per sign-in. */
@@ -2180,7 +2164,7 @@ export class GamedClient {
     this.locale = options.locale ?? systemLocale()
     this.#place = place
     this.#options = { ...options }
-    const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
+    const patience = { sleep: options.sleep ?? delay, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
     this.#wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this.#version} gamed-js/${VERSION}`, patience)
     inners.set(this, { wire: this.#wire, place, game: (...request) => this.#game(...request) })
   }

@@ -39,6 +39,7 @@ import {
   Unreachable,
   UntrustedAddress,
   bytesOf,
+  delay,
   guarded,
   ignoring,
   inTurn,
@@ -49,6 +50,7 @@ import {
   orAborted,
   pathOf,
   pauseAfter,
+  promise,
   sha256Hex,
   syncFolder,
   transact,
@@ -938,20 +940,17 @@ const monotonic = () => performance.now() / 1000
 /** A signal that ends the wait between two rounds. */
 class Bell {
   #rung = false
-  /** @type {() => void} */
-  #wake = () => undefined
-
-  /** @type {() => void} */
-  #end = () => undefined
+  #isHeeded = false
+  #end = new AbortController()
 
   ring() {
     this.#rung = true
-    this.#wake()
+    if (this.#isHeeded) this.hurry()
   }
 
   /** End the wait, with `heed` or without. */
   hurry() {
-    this.#end()
+    this.#end.abort()
   }
 
   quiet() {
@@ -962,23 +961,11 @@ class Bell {
    * Wait for the time, or for a ring if `heed`, or for `signal`.
    * @param {number} seconds @param {AbortSignal} signal @param {boolean} heed
    */
-  wait(seconds, signal, heed) {
-    if (signal.aborted || (heed && this.#rung)) return Promise.resolve()
-    return /** @type {Promise<void>} */ (
-      new Promise((resolve) => {
-        const timer = setTimeout(done, Math.min(seconds, 1e6) * 1000)
-        const bell = this
-        function done() {
-          clearTimeout(timer)
-          signal.removeEventListener("abort", done)
-          bell.#wake = bell.#end = () => undefined
-          resolve()
-        }
-        signal.addEventListener("abort", done)
-        this.#end = done
-        if (heed) this.#wake = done
-      })
-    )
+  async wait(seconds, signal, heed) {
+    if (heed && this.#rung) return
+    this.#isHeeded = heed
+    this.#end = new AbortController()
+    await delay(Math.min(seconds, 1e6), signal, this.#end.signal)
   }
 }
 
@@ -1016,11 +1003,8 @@ export class Sync {
   #succeeded = false
   /** The whole list whose pages are arriving. @type {Whole | null} */
   #whole = null
-  /**
-   * Callbacks for the end of a round, or of this Sync.
-   * @type {Set<() => void>}
-   */
-  #waiting = new Set()
+  /** Aborts at the end of the round, or of this Sync. */
+  #end = new AbortController()
   /** @type {Map<string, string>} */
   #reported
   #client
@@ -1172,17 +1156,7 @@ export class Sync {
    */
   async #until(done, within) {
     const end = monotonic() + within
-    for (let left = within; left > 0 && !done(); left = end - monotonic()) {
-      /** @type {any} */
-      let timer
-      await /** @type {Promise<void>} */ (
-        new Promise((resolve) => {
-          timer = setTimeout(resolve, left * 1000)
-          this.#waiting.add(resolve)
-        })
-      )
-      clearTimeout(timer)
-    }
+    for (let left = within; left > 0 && !done(); left = end - monotonic()) await delay(left, this.#end.signal)
   }
 
   /** Return whether a round has nothing more to send, or cannot send it now. */
@@ -1211,8 +1185,8 @@ export class Sync {
   }
 
   #wake() {
-    for (const resolve of this.#waiting) resolve()
-    this.#waiting.clear()
+    this.#end.abort()
+    this.#end = new AbortController()
   }
 
   /** @param {GamedError | null} problem error of the round */
@@ -1816,7 +1790,6 @@ export class Sync {
 
   /** Wait at the server for changes, and ring; the round requests the changes. @param {AbortSignal} over */
   async #listen(over) {
-    const pause = new Bell()
     for (let attempt = 0; !over.aborted;) {
       const began = monotonic()
       let rang = false
@@ -1827,12 +1800,12 @@ export class Sync {
         if (over.aborted) return
         if (ends(error)) this.#bell.ring() // a round tries the same; after a sign-in it succeeds, and this waits again
         const passing = error instanceof GamedError ? error : new Unreachable("unreachable", "The wait broke off.")
-        await pause.wait(pauseAfter(passing, attempt), over, false)
+        await delay(pauseAfter(passing, attempt), over)
         attempt = Math.min(attempt + 1, 8)
       }
       if (rang) this.#bell.ring()
       // the round needs a moment to request the change; and a server that never waits gets one request per second
-      if (rang || monotonic() - began < 1) await pause.wait(1, over, false)
+      if (rang || monotonic() - began < 1) await delay(1, over)
     }
   }
 
@@ -1870,12 +1843,11 @@ export class Sync {
     // no generator: it would listen from the first `next` on only, and `return` would wait for a `next` that waits
     /** @type {Map<string, Status>} */
     const news = new Map()
-    /** @type {Set<(value?: any) => void>} */
-    const waiting = new Set()
     let isOver = false
+    let awaited = promise()
     const wake = () => {
-      for (const each of waiting) each()
-      waiting.clear()
+      awaited.keep()
+      awaited = promise()
     }
     const listener = (/** @type {Status | null} */ status) => {
       if (status) news.set(status.slot, status)
@@ -1900,7 +1872,7 @@ export class Sync {
           return { done: false, value }
         }
         if (this.#closed) break
-        await orAborted(new Promise((resolve) => waiting.add(resolve)), signal).catch(() => undefined)
+        await orAborted(awaited.done, signal).catch(() => undefined)
       }
       return end()
     }

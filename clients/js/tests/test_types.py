@@ -27,6 +27,8 @@ BETWEEN_FILES = frozenset(
         "errorOf",
         "joined",
         "retried",
+        "promise",
+        "delay",
         "ignoring",
         "pauseAfter",
         "nodeModule",
