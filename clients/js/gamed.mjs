@@ -621,7 +621,8 @@ export async function retried(work, how) {
 /**
  * Make a function for `catch`: it returns null for the server's answers that are `expected`, and throws other errors.
  * @internal
- * @param {(error: GamedError) => boolean} expected @param {AbortSignal} [signal] of the request: its reason is no answer
+ * @param {(error: GamedError) => boolean} expected
+ * @param {AbortSignal} [signal] of the request: its reason is no answer
  */
 export function ignoring(expected, signal) {
   return (/** @type {unknown} */ error) => {
@@ -838,87 +839,66 @@ export function stateFolder(app, platform, environ, home) {
   return `${environ.XDG_STATE_HOME || `${home}/.local/state`}/${app}`
 }
 
-/** A file that only this user can read. @implements {Place} */
-class FilePlace {
-  #path
-
-  database = ""
-
-  /** @param {string} folder @param {string} name */
-  constructor(folder, name) {
-    this.folder = folder
-    this.name = name
-    this.#path = `${folder}/${name}.json`
-  }
-
-  async read() {
-    const { readFile } = await nodeModule("fs/promises")
-    return readFile(this.#path, "utf8").catch(unlessMissing)
-  }
-
-  /** @param {string} text */
-  async write(text) {
-    await writeWhole(this.#path, new TextEncoder().encode(text))
-  }
-
-  async remove() {
-    const { unlink } = await nodeModule("fs/promises")
-    await unlink(this.#path).catch(unlessMissing)
-  }
-
-  /** @template T @param {() => Promise<T>} work */
-  async locked(work) {
-    const { mkdir } = await nodeModule("fs/promises")
-    await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    return inTurn(this.#path, async () => {
-      const release = await lockProcess(this.#path)
-      try {
-        return await work()
-      } finally {
-        release()
-      }
-    })
+/**
+ * Make the place of a file that only this user can read.
+ * @param {string} folder @param {string} name @returns {Place}
+ */
+function filePlace(folder, name) {
+  const path = `${folder}/${name}.json`
+  return {
+    folder,
+    name,
+    database: "",
+    async read() {
+      const { readFile } = await nodeModule("fs/promises")
+      return readFile(path, "utf8").catch(unlessMissing)
+    },
+    write: (text) => writeWhole(path, new TextEncoder().encode(text)),
+    async remove() {
+      const { unlink } = await nodeModule("fs/promises")
+      await unlink(path).catch(unlessMissing)
+    },
+    async locked(work) {
+      const { mkdir } = await nodeModule("fs/promises")
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      return inTurn(path, async () => {
+        const release = await lockProcess(path)
+        try {
+          return await work()
+        } finally {
+          release()
+        }
+      })
+    },
   }
 }
 
-/** A record of IndexedDB: any script of this page's origin can read it. @implements {Place} */
-class DatabasePlace {
-  /** @type {string | null} */
-  folder = null
-
-  /** @param {string} base @param {string} name */
-  constructor(base, name) {
-    this.name = name
-    this.database = `gamed/${base}`
-  }
-
-  async read() {
-    return (await this.#do("readonly", (kept) => kept.get(this.name))) ?? null
-  }
-
-  /** @param {string} text */
-  async write(text) {
-    await this.#do("readwrite", (kept) => kept.put(text, this.name))
-  }
-
-  async remove() {
-    await this.#do("readwrite", (kept) => kept.delete(this.name))
-  }
-
-  /** @template T @param {() => Promise<T>} work @returns {Promise<T>} */
-  async locked(work) {
-    const key = `${this.database}/${this.name}`
-    return navigator.locks ? /** @type {Promise<any>} */ (navigator.locks.request(key, work)) : inTurn(key, work)
-  }
-
+/**
+ * Make the place of a record of IndexedDB: any script of this page's origin can read it.
+ * @param {string} base @param {string} name @returns {Place}
+ */
+function databasePlace(base, name) {
+  const database = `gamed/${base}`
   /** @param {IDBTransactionMode} mode @param {(kept: IDBObjectStore) => IDBRequest} step */
-  async #do(mode, step) {
-    const database = await openDatabase(this.database, ["credentials"])
+  const run = async (mode, step) => {
+    const opened = await openDatabase(database, ["credentials"])
     try {
-      return await transact(database, ["credentials"], mode, (of) => step(of("credentials")))
+      return await transact(opened, ["credentials"], mode, (of) => step(of("credentials")))
     } finally {
-      database.close()
+      opened.close()
     }
+  }
+  return {
+    folder: null,
+    name,
+    database,
+    read: async () => (await run("readonly", (kept) => kept.get(name))) ?? null,
+    write: (text) => run("readwrite", (kept) => kept.put(text, name)),
+    remove: () => run("readwrite", (kept) => kept.delete(name)),
+    async locked(work) {
+      const key = `${database}/${name}`
+      return navigator.locks ? /** @type {Promise<any>} */ (navigator.locks.request(key, work)) : inTurn(key, work)
+    },
   }
 }
 
@@ -1152,64 +1132,60 @@ class Queue {
   }
 }
 
-/** The loopback listener for the browser's return (docs/protocol.md: Collect): 127.0.0.1, a random port, one path, one
- * login. */
-class Listener {
-  loginId = ""
-  /** Resolves when the browser has its response. */
-  replied = promise()
+/** @typedef {{ loginId: string, port: number, replied: Promise<void>, close: () => void }} Listener */
 
-  /** @param {string} doneUrl @param {(proof: Proof) => void} take @param {number} patience seconds */
-  static async start(doneUrl, take, patience) {
-    const { createServer } = await nodeModule("http")
-    const listener = new Listener()
-    listener.server = createServer((/** @type {any} */ request, /** @type {any} */ response) => {
-      listener.answer(request, response, doneUrl, take, patience)
-    })
-    await new Promise((resolve, reject) => {
-      listener.server.once("error", reject)
-      listener.server.listen({ host: "127.0.0.1", port: 0, exclusive: true }, () => resolve(undefined))
-    })
-    listener.port = listener.server.address().port
-    return listener
-  }
+/** Headers of every response to the browser. */
+const PLAIN = {
+  "Content-Length": "0",
+  "Cache-Control": "no-store",
+  "Referrer-Policy": "no-referrer",
+  Connection: "close",
+}
 
-  /** @type {any} */
-  server
-  port = 0
-
-  /**
-   * @param {any} request @param {any} response @param {string} doneUrl @param {(proof: Proof) => void} take
-   * @param {number} patience
-   */
-  async answer(request, response, doneUrl, take, patience) {
-    const standard = {
-      "Content-Length": "0",
-      "Cache-Control": "no-store",
-      "Referrer-Policy": "no-referrer",
-      Connection: "close",
-    }
+/**
+ * Listen for the browser's return (docs/protocol.md: Collect): on 127.0.0.1, a random port, one path, for one login.
+ * @param {string} doneUrl @param {(proof: Proof) => void} take @param {number} patience seconds
+ * @returns {Promise<Listener>} `replied`: the browser has its response
+ */
+async function listen(doneUrl, take, patience) {
+  const { createServer } = await nodeModule("http")
+  const replied = promise()
+  const server = createServer(async (/** @type {any} */ request, /** @type {any} */ response) => {
+    const { loginId, port } = listener
     const [path, query = ""] = request.url.split(/\?(.*)/s)
-    const values = new URLSearchParams(query.length < 2048 ? query : "")
-    const ids = values.getAll("login_id")
-    const tickets = values.getAll("ticket")
-    const ours =
-      request.method === "GET" && path === "/gamed/return" && request.headers.host === `127.0.0.1:${this.port}`
-    if (!ours || !this.loginId || ids.length !== 1 || ids[0] !== this.loginId || !TICKET.test(tickets.join(""))) {
-      response.writeHead(404, standard).end() // another login's, or no login's: it must not have an effect
+    const ours = request.method === "GET" && path === "/gamed/return" && request.headers.host === `127.0.0.1:${port}`
+    const ticket = ours && query.length < 2048 ? ticketOf(query, loginId) : null
+    if (ticket === null) {
+      response.writeHead(404, PLAIN).end() // another login's, or no login's: it must not have an effect
       return
     }
-    const proof = proofOf("ticket", tickets.join(""))
+    const proof = proofOf("ticket", ticket)
     take(proof)
     await Promise.race([proof.done, delay(patience)])
-    response.writeHead(303, { ...standard, Location: `${doneUrl}?login_id=${encodeURIComponent(this.loginId)}` })
-    response.end(this.replied.keep)
+    response.writeHead(303, { ...PLAIN, Location: `${doneUrl}?login_id=${encodeURIComponent(loginId)}` })
+    response.end(replied.keep)
+  })
+  await new Promise((resolve, reject) => {
+    server.once("error", reject)
+    server.listen({ host: "127.0.0.1", port: 0, exclusive: true }, () => resolve(undefined))
+  })
+  const close = () => {
+    server.close()
+    server.closeAllConnections() // a browser keeps spare connections open
   }
+  const listener = { loginId: "", port: server.address().port, replied: replied.done, close }
+  return listener
+}
 
-  close() {
-    this.server.close()
-    this.server.closeAllConnections() // a browser keeps spare connections open
-  }
+/**
+ * Return the ticket of a browser's return to this login; null for any other.
+ * @param {string} query @param {string} loginId
+ */
+function ticketOf(query, loginId) {
+  const values = new URLSearchParams(query)
+  const [ids, tickets] = [values.getAll("login_id"), values.getAll("ticket")]
+  const ours = loginId !== "" && ids.length === 1 && ids[0] === loginId && tickets.length === 1
+  return ours && TICKET.test(tickets[0]) ? tickets[0] : null
 }
 
 const TICKET = /^[A-Za-z0-9_-]{1,256}$/
@@ -1301,13 +1277,11 @@ export class SignIn {
    */
   returned(url) {
     const { returnUri } = this.#options
-    if (!returnUri || !this.#loginId || url.length > returnUri.length + MAX_RETURN_CHARACTERS) return false
+    if (!returnUri || url.length > returnUri.length + MAX_RETURN_CHARACTERS) return false
     if (!url.startsWith(returnUri + (returnUri.includes("?") ? "&" : "?"))) return false
-    const values = new URLSearchParams(url.slice(returnUri.length + 1).split("#")[0])
-    const [ids, tickets] = [values.getAll("login_id"), values.getAll("ticket")]
-    if (ids.length !== 1 || ids[0] !== this.#loginId || tickets.length !== 1 || !TICKET.test(tickets[0])) return false
-    this.#proofs.put(proofOf("ticket", tickets[0]))
-    return true
+    const ticket = ticketOf(url.slice(returnUri.length + 1).split("#")[0], this.#loginId)
+    if (ticket !== null) this.#proofs.put(proofOf("ticket", ticket))
+    return ticket !== null
   }
 
   /**
@@ -1367,7 +1341,7 @@ export class SignIn {
     if (this.#options.returnUri) body.return_uri = this.#options.returnUri
     else if (this.#options.loopback) {
       const take = (/** @type {Proof} */ proof) => this.#proofs.put(proof)
-      const listening = Listener.start(`${this.#wire.origin}/auth/login/done`, take, this.#options.returnSeconds)
+      const listening = listen(`${this.#wire.origin}/auth/login/done`, take, this.#options.returnSeconds)
       this.#listener = await listening.catch(() => undefined) // a sandbox may forbid it: the player types the code
       if (this.#listener) body.loopback_port = this.#listener.port
     }
@@ -1418,7 +1392,7 @@ export class SignIn {
       }
       if (answer.status === "complete") {
         // the game may exit after this: let the browser receive its page first
-        if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied.done, delay(1)])
+        if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied, delay(1)])
         return answer
       }
       if (answer.status === "failed") throw loginError(member(answer, "problem", "object"))
@@ -1822,164 +1796,124 @@ export function bytesOf(data) {
 
 // --- The export ------------------------------------------------------------------------------------------------------
 
-/** A target in memory for an export. */
-class BlobTarget {
+/**
+ * @typedef {object} Target where an export goes
+ * @property {number} size bytes that are written
+ * @property {(data: Uint8Array) => Promise<void>} write
+ * @property {() => Promise<void>} restart
+ * @property {() => Promise<string>} digest in Base64
+ * @property {() => Promise<number | Blob>} finish
+ * @property {() => Promise<void>} close
+ */
+
+/** Make a target in memory. @returns {Target} */
+function blobTarget() {
   /** @type {Blob[]} */
-  #parts = []
-  size = 0
-
-  /** @param {Uint8Array} data */
-  async write(data) {
-    this.#parts.push(new Blob([/** @type {any} */ (data)]))
-    this.size += data.length
-  }
-
-  async restart() {
-    this.#parts = []
-    this.size = 0
-  }
-
-  async digest() {
-    return base64(await sha256Of(new Uint8Array(await new Blob(this.#parts).arrayBuffer())))
-  }
-
-  async finish() {
-    return new Blob(this.#parts, { type: "application/zip" })
-  }
-
-  async close() {
-    this.#parts = []
+  let parts = []
+  return {
+    size: 0,
+    async write(data) {
+      parts.push(new Blob([/** @type {any} */ (data)]))
+      this.size += data.length
+    },
+    async restart() {
+      parts = []
+      this.size = 0
+    },
+    digest: async () => base64(await sha256Of(new Uint8Array(await new Blob(parts).arrayBuffer()))),
+    finish: async () => new Blob(parts, { type: "application/zip" }),
+    close: async () => undefined,
   }
 }
 
-/** A temporary file beside the export's file, which replaces it once it is whole. */
-class FileTarget {
-  #path
-  #temporary
-  #file
-  #fs
-
-  size = 0
-
-  /** @param {string} path @param {string} temporary @param {any} file @param {any} fs */
-  constructor(path, temporary, file, fs) {
-    this.#path = path
-    this.#temporary = temporary
-    this.#file = file
-    this.#fs = fs
+/**
+ * Make a temporary file beside the export's file, which replaces it once it is whole.
+ * @param {string} path @returns {Promise<Target>}
+ */
+async function fileTarget(path) {
+  const [fs, { resolve }, { createHash }] = await Promise.all(["fs/promises", "path", "crypto"].map(nodeModule))
+  const whole = resolve(path)
+  const temporary = `${whole}.${randomName()}.new`
+  const file = await fs.open(temporary, "wx+", 0o600)
+  /** @type {Target} */
+  const target = {
+    size: 0,
+    async write(data) {
+      await file.write(data, 0, data.length, target.size)
+      target.size += data.length
+    },
+    async restart() {
+      await file.truncate(0)
+      target.size = 0
+    },
+    async digest() {
+      const hash = createHash("sha256")
+      for await (const block of file.createReadStream({ start: 0, autoClose: false })) hash.update(block)
+      return hash.digest("base64")
+    },
+    async finish() {
+      await file.sync()
+      await fs.rename(temporary, whole)
+      return target.size
+    },
+    async close() {
+      await file.close()
+      await fs.unlink(temporary).catch(unlessMissing)
+    },
   }
-
-  /** @param {string} path */
-  static async open(path) {
-    const [fs, { resolve }] = await Promise.all(["fs/promises", "path"].map(nodeModule))
-    const whole = resolve(path)
-    const temporary = `${whole}.${randomName()}.new`
-    return new FileTarget(whole, temporary, await fs.open(temporary, "wx+", 0o600), fs)
-  }
-
-  /** @param {Uint8Array} data */
-  async write(data) {
-    await this.#file.write(data, 0, data.length, this.size)
-    this.size += data.length
-  }
-
-  async restart() {
-    await this.#file.truncate(0)
-    this.size = 0
-  }
-
-  async digest() {
-    const { createHash } = await nodeModule("crypto")
-    const hash = createHash("sha256")
-    const block = new Uint8Array(1 << 20)
-    for (let at = 0; at < this.size; ) {
-      const { bytesRead } = await this.#file.read(block, 0, block.length, at)
-      if (!bytesRead) break
-      hash.update(block.subarray(0, bytesRead))
-      at += bytesRead
-    }
-    return hash.digest("base64")
-  }
-
-  async finish() {
-    await this.#file.sync()
-    await this.#fs.rename(this.#temporary, this.#path)
-    return this.size
-  }
-
-  async close() {
-    await this.#file.close()
-    await this.#fs.unlink(this.#temporary).catch(unlessMissing)
-  }
+  return target
 }
 
-/** One export, downloaded into a target. */
-class Export {
-  #get
-  #patience
-  #target
-  #signal
-  #etag = ""
-  #named = ""
-
-  /**
-   * @param {(how: Request) => Promise<Answer>} get @param {Patience} patience @param {BlobTarget | FileTarget} target
-   * @param {AbortSignal} [signal]
-   */
-  constructor(get, patience, target, signal) {
-    this.#get = get
-    this.#patience = patience
-    this.#target = target
-    this.#signal = signal
-  }
-
-  /** Request the rest until the export is complete. */
-  run() {
-    const passing = (/** @type {GamedError} */ error) => {
-      const isOther = error.code === "range_not_satisfiable"
-      if (isOther) this.#etag = ""
-      return isOther || error.passing
-    }
-    const received = () => this.#target.size
-    const longest = LONGEST_EXPORT_PAUSE_SECONDS
-    return retried(() => this.#once(), { ...this.#patience, signal: this.#signal, passing, longest, received })
-  }
-
-  async #once() {
-    const target = this.#target
-    const start = this.#etag ? target.size : 0
-    /** @type {Record<string, string>} */
-    const headers = start ? { Range: `bytes=${start}-`, "If-Range": this.#etag } : {}
-    if (!start) await target.restart()
-    let begun = false
-    const sink = async (/** @type {Uint8Array} */ data, /** @type {Answer} */ answer) => {
-      if (!begun) await this.#begin(answer, start)
-      begun = true
-      await target.write(data)
-    }
-    await this.#get({ headers, sink, tries: 1, limit: Infinity, timeout: EXPORT_SECONDS, signal: this.#signal })
-    if (!begun) throw new NotGamed("not_gamed", "The server's answer lacks the export.")
-    if ((await target.digest()) !== this.#named) {
-      this.#etag = ""
-      throw new DownloadCorrupt("download_corrupt", "The export arrived damaged.")
-    }
-  }
+/**
+ * Download an export into a target; after an interruption request the rest.
+ * @param {(how: Request) => Promise<Answer>} get @param {Patience} patience @param {Target} target
+ * @param {AbortSignal} [signal]
+ */
+async function download(get, patience, target, signal) {
+  let etag = ""
+  let named = ""
 
   /**
    * Check the first byte of the response; it is the whole export, from 0, if the export has changed since.
    * @param {Answer} answer @param {number} start
    */
-  async #begin(answer, start) {
-    const range = answer.headers.get("Content-Range") ?? ""
+  const begin = async (answer, start) => {
     if (start && answer.status === 206) {
-      if (range.startsWith(`bytes ${start}-`)) return
-      this.#etag = ""
+      if (answer.headers.get("Content-Range")?.startsWith(`bytes ${start}-`)) return
+      etag = ""
       throw new DownloadCorrupt("download_corrupt", "The server sends another part of the export.")
     }
-    await this.#target.restart()
-    this.#etag = answer.headers.get("ETag") ?? ""
-    this.#named = namedDigest(answer)
+    await target.restart()
+    etag = answer.headers.get("ETag") ?? ""
+    named = namedDigest(answer)
   }
+
+  const once = async () => {
+    const start = etag ? target.size : 0
+    /** @type {Record<string, string>} */
+    const headers = start ? { Range: `bytes=${start}-`, "If-Range": etag } : {}
+    if (!start) await target.restart()
+    let begun = false
+    const sink = async (/** @type {Uint8Array} */ data, /** @type {Answer} */ answer) => {
+      if (!begun) await begin(answer, start)
+      begun = true
+      await target.write(data)
+    }
+    await get({ headers, sink, tries: 1, limit: Infinity, timeout: EXPORT_SECONDS, signal })
+    if (!begun) throw new NotGamed("not_gamed", "The server's answer lacks the export.")
+    if ((await target.digest()) !== named) {
+      etag = ""
+      throw new DownloadCorrupt("download_corrupt", "The export arrived damaged.")
+    }
+  }
+
+  const passing = (/** @type {GamedError} */ error) => {
+    const isOther = error.code === "range_not_satisfiable"
+    if (isOther) etag = ""
+    return isOther || error.passing
+  }
+  const longest = LONGEST_EXPORT_PAUSE_SECONDS
+  await retried(once, { ...patience, signal, passing, longest, received: () => target.size })
 }
 
 // --- The client ------------------------------------------------------------------------------------------------------
@@ -2143,8 +2077,8 @@ export class GamedClient {
     }
     const name = `${origin.host.replace(/[^a-z0-9.-]/g, "_")}-${(await sha256Hex(String(origin))).slice(0, 12)}`
     const place = IN_NODE
-      ? new FilePlace(options.folder ?? (await platformFolder(app)), name)
-      : new DatabasePlace(options.folder ?? app, name)
+      ? filePlace(options.folder ?? (await platformFolder(app)), name)
+      : databasePlace(options.folder ?? app, name)
     const client = new GamedClient(origin, app, guarded(place), options)
     await client.look()
     return client
@@ -2598,10 +2532,10 @@ export class GamedClient {
 
   /** @param {string | undefined} path @param {AbortSignal | undefined} signal */
   async #export(path, signal) {
-    const target = path === undefined ? new BlobTarget() : await FileTarget.open(path)
+    const target = path === undefined ? blobTarget() : await fileTarget(path)
     const get = (/** @type {Request} */ how) => this.#game("GET", "/game/export", how)
     try {
-      await new Export(get, this.#wire.patience, target, signal).run()
+      await download(get, this.#wire.patience, target, signal)
       return await target.finish()
     } finally {
       await target.close()
