@@ -162,23 +162,14 @@ const tag = (info) => (info ? info.etag : null)
  *   replace nothing here
  */
 
-class Record {
+/** Declares the members of a Record. @type {new () => Readonly<Known>} */
+const Members = /** @type {any} */ (Object)
+
+class Record extends Members {
   /** @param {Known} known */
   constructor(known) {
-    this.slot = known.slot
-    this.local = known.local
-    this.base = known.base
-    this.dirty = known.dirty
-    this.sent = known.sent
-    this.remote = known.remote
-    this.deleted = known.deleted
-    this.dispute = known.dispute
-    this.dropped = known.dropped
-    this.spent = known.spent
-    this.unsentCopy = known.unsentCopy
-    this.unlisted = known.unlisted
-    this.offered = known.offered
-    Object.freeze(this)
+    super()
+    Object.freeze(Object.assign(this, known))
   }
 
   /** @param {string} slot */
@@ -392,28 +383,7 @@ class Record {
 
   /** Return the stored form, which is the same in the Python client. */
   toText() {
-    const { slot, dirty, deleted, sent, dispute, unsentCopy, unlisted, offered } = this
-    return JSON.stringify({
-      format: FORMAT,
-      slot,
-      local: labelled(this.local),
-      base: labelled(this.base),
-      dirty,
-      sent: sent && { local: labelled(sent.local), base: labelled(sent.base) },
-      remote: labelled(this.remote),
-      deleted,
-      dispute: dispute && {
-        reason: dispute.reason,
-        base: labelled(dispute.base),
-        current: labelled(dispute.current),
-        copy: labelled(dispute.copy),
-      },
-      dropped: labelled(this.dropped),
-      spent: labelled(this.spent),
-      unsent_copy: unsentCopy && { local: labelled(unsentCopy.local), base: labelled(unsentCopy.base) },
-      unlisted,
-      offered: labelled(offered),
-    })
+    return JSON.stringify({ format: FORMAT, ...stored(this) })
   }
 
   /** Parse the stored form; throw any Error if the text is not one. @param {string} text */
@@ -445,11 +415,17 @@ class Record {
   }
 }
 
-/** @param {Local | SaveInfo | null} side */
-function labelled(side) {
-  if (side === null) return null
-  const { contentType, ...rest } = side
-  return { ...rest, content_type: contentType }
+/** Members whose names in the stored form are others. @type {{ [name: string]: string }} */
+const STORED = { contentType: "content_type", unsentCopy: "unsent_copy" }
+
+/**
+ * Return a record, or a part of one, with the names of the stored form; those in a meta are the game's.
+ * @param {any} value @returns {any}
+ */
+function stored(value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value
+  const named = Object.entries(value).map(([name, of]) => [STORED[name] ?? name, name === "meta" ? of : stored(of)])
+  return Object.fromEntries(named)
 }
 
 /** @param {any} value @returns {SaveInfo | null} */
@@ -489,230 +465,185 @@ function aboutFrom(text) {
 }
 
 /**
- * One player's saves at one server on this device: a cursor, and for each slot a record and bodies. A body is stored
- * before the record that names it, and deleted after it, so that a crash never leaves a record without its bytes.
- * @typedef {object} Store
- * @property {() => Promise<{ records: Record[], cursor: string | null }>} load
- * @property {(record: Record) => Promise<void>} keep
- * @property {(cursor: string) => Promise<void>} keepCursor
- * @property {() => Promise<About>} about
- * @property {(about: About) => Promise<void>} keepAbout
- * @property {(slot: string, digest: string, data: Uint8Array) => Promise<void>} add
- * @property {(slot: string) => Promise<void>} forget deletes the slot, its record first
- * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body reads it, without checking the hash
- * @property {(slot: string, digest: string) => Promise<void>} discard
- * @property {(slot: string, info: SaveInfo) => boolean} has
+ * Where a Store keeps its values: `cursor`, `player`, and for each slot `<slot>/record` and bodies, `<slot>/<sha256>`.
+ * @typedef {object} Disk
+ * @property {(name: string) => string} placeOf for the player: where a value is
+ * @property {() => Promise<[string, number | null][]>} list all of the slots by slot, each with its size if it is known
+ * @property {(name: string) => Promise<string | null>} text
+ * @property {(name: string) => Promise<Uint8Array | null>} bytes
+ * @property {(name: string, value: string | Uint8Array) => Promise<void>} put
+ * @property {(name: string) => Promise<void>} remove
  * @property {() => void} close
  */
 
-/** Files that only this user can read. @implements {Store} */
-class FileStore {
-  #folder
-  #fs
-
-  /** @type {Map<string, Map<string, number>>} slot -> hash -> bytes */
-  #present = new Map()
-
-  /** @param {string} folder @param {() => void} release @param {any} fs */
-  constructor(folder, release, fs) {
-    this.#folder = folder
-    this.close = release
-    this.#fs = fs
-  }
-
-  /** @param {string} folder */
-  static async open(folder) {
-    const fs = await nodeModule("fs/promises")
-    await fs.mkdir(`${folder}/slots`, { recursive: true, mode: 0o700 })
-    const release = await tryLock(`${folder}/lock`)
-    if (!release) throw inUse()
-    return new FileStore(folder, release, fs)
-  }
-
-  async load() {
-    const records = []
-    for (const slot of (await this.#fs.readdir(`${this.#folder}/slots`)).sort()) {
-      const place = `${this.#folder}/slots/${slot}`
-      const found = new Map()
-      for (const name of await this.#fs.readdir(place)) found.set(name, (await this.#fs.stat(`${place}/${name}`)).size)
-      this.#present.set(slot, found)
-      if (!found.has("record")) continue // a crash interrupted the first write to it
-      records.push(readRecord(await this.#fs.readFile(`${place}/record`, "utf8"), slot, `${place}/record`))
-      await this.#tidy(records[records.length - 1])
-    }
-    return { records, cursor: await this.#fs.readFile(`${this.#folder}/cursor`, "utf8").catch(unlessMissing) }
-  }
-
-  /** @param {Record} record */
-  async keep(record) {
-    await this.add(record.slot, "record", new TextEncoder().encode(record.toText()))
-    await this.#tidy(record)
-  }
-
-  /** @param {Record} record */
-  async #tidy(record) {
-    const needed = record.bodies.add("record")
-    for (const name of this.#of(record.slot).keys()) if (!needed.has(name)) await this.discard(record.slot, name)
-  }
-
-  /** @param {string} slot */
-  async forget(slot) {
-    for (const name of ["record", ...this.#of(slot).keys()]) await this.discard(slot, name)
-  }
-
-  /** @param {string} slot @param {string} name @param {Uint8Array} data */
-  async add(slot, name, data) {
-    const place = `${this.#folder}/slots/${slot}`
-    if (await this.#fs.mkdir(place, { recursive: true, mode: 0o700 })) await syncFolder(`${this.#folder}/slots`)
-    await writeWhole(`${place}/${name}`, data)
-    this.#of(slot).set(name, data.length)
-  }
-
-  /** @param {string} slot @param {string} digest @returns {Promise<Uint8Array | null>} */
-  async body(slot, digest) {
-    const data = await this.#fs.readFile(`${this.#folder}/slots/${slot}/${digest}`).catch(unlessMissing)
-    return data && new Uint8Array(data)
-  }
-
-  /** @param {string} slot @param {string} digest */
-  async discard(slot, digest) {
-    await this.#fs.unlink(`${this.#folder}/slots/${slot}/${digest}`).catch(() => undefined)
-    this.#of(slot).delete(digest)
-  }
-
-  /** @param {string} slot @param {SaveInfo} info */
-  has(slot, info) {
-    return this.#of(slot).get(info.sha256) === info.size
-  }
-
-  /** @param {string} cursor */
-  async keepCursor(cursor) {
-    await writeWhole(`${this.#folder}/cursor`, new TextEncoder().encode(cursor))
-  }
-
-  async about() {
-    return aboutFrom(await this.#fs.readFile(`${this.#folder}/player`, "utf8").catch(unlessMissing))
-  }
-
-  /** @param {About} about */
-  async keepAbout(about) {
-    await writeWhole(`${this.#folder}/player`, new TextEncoder().encode(JSON.stringify(about)))
-  }
-
-  /** @param {string} slot */
-  #of(slot) {
-    if (!this.#present.has(slot)) this.#present.set(slot, new Map())
-    return /** @type {Map<string, number>} */ (this.#present.get(slot))
+/** Open files that only this user can read. @param {string} folder @returns {Promise<Disk>} */
+async function folderDisk(folder) {
+  const fs = await nodeModule("fs/promises")
+  const slots = `${folder}/slots`
+  const placeOf = (/** @type {string} */ name) => `${name.includes("/") ? slots : folder}/${name}`
+  await fs.mkdir(slots, { recursive: true, mode: 0o700 })
+  const release = await tryLock(`${folder}/lock`)
+  if (!release) throw inUse()
+  return {
+    placeOf,
+    async list() {
+      /** @type {[string, number][]} */
+      const found = []
+      for (const slot of (await fs.readdir(slots)).sort()) {
+        const names = (await fs.readdir(`${slots}/${slot}`)).map((/** @type {string} */ name) => `${slot}/${name}`)
+        for (const name of names) found.push([name, (await fs.stat(placeOf(name))).size])
+      }
+      return found
+    },
+    text: (name) => fs.readFile(placeOf(name), "utf8").catch(unlessMissing),
+    async bytes(name) {
+      const data = await fs.readFile(placeOf(name)).catch(unlessMissing)
+      return data && new Uint8Array(data)
+    },
+    async put(name, value) {
+      const path = placeOf(name)
+      const above = path.slice(0, path.lastIndexOf("/"))
+      if (await fs.mkdir(above, { recursive: true, mode: 0o700 })) await syncFolder(slots)
+      await writeWhole(path, bytesOf(value))
+    },
+    remove: (name) => fs.unlink(placeOf(name)).catch(() => undefined),
+    close: release,
   }
 }
 
-/** A database of IndexedDB. @implements {Store} */
-class DatabaseStore {
-  #database
-
-  /** @type {Set<string>} */
-  #present = new Set()
-
-  /** @param {IDBDatabase} database @param {() => void} release */
-  constructor(database, release) {
-    this.#database = database
-    this.close = () => (database.close(), release())
+/** Open a database of IndexedDB. @param {string} place @returns {Promise<Disk>} */
+async function databaseDisk(place) {
+  const release = await tryLock(place)
+  if (!release) throw inUse()
+  const database = await openDatabase(place, ["state", "records", "bodies"]).catch((error) => {
+    release()
+    throw error
+  })
+  /**
+   * @param {string} name @param {IDBTransactionMode} mode
+   * @param {(store: IDBObjectStore, key: string) => IDBRequest} step
+   */
+  const run = (name, mode, step) => {
+    const [slot, part] = name.split("/")
+    const [store, key] = !part ? ["state", name] : part === "record" ? ["records", slot] : ["bodies", name]
+    return transact(database, [store], mode, (of) => step(of(store), key))
   }
+  /** @param {string} store @returns {Promise<string[]>} */
+  const keys = (store) => transact(database, [store], "readonly", (of) => of(store).getAllKeys())
+  const get = async (/** @type {string} */ name) =>
+    (await run(name, "readonly", (store, key) => store.get(key))) ?? null
+  return {
+    placeOf: () => place,
+    async list() {
+      const records = (await keys("records")).map((slot) => `${slot}/record`)
+      return [...records, ...(await keys("bodies"))].map((name) => [name, null])
+    },
+    text: get,
+    bytes: get,
+    put: (name, value) => run(name, "readwrite", (store, key) => store.put(value, key)),
+    remove: (name) => run(name, "readwrite", (store, key) => store.delete(key)),
+    close: () => (database.close(), release()),
+  }
+}
 
-  /** @param {string} name */
-  static async open(name) {
-    const release = await tryLock(name)
-    if (!release) throw inUse()
-    try {
-      return new DatabaseStore(await openDatabase(name, ["state", "records", "bodies"]), release)
-    } catch (error) {
-      release()
-      throw error
-    }
+/**
+ * One player's saves at one server on this device: a cursor, and for each slot a record and bodies. A body is stored
+ * before the record that names it, and deleted after it, so that a crash never leaves a record without its bytes.
+ */
+class Store {
+  #disk
+  /** The names on the disk with their sizes. @type {Map<string, number | null>} */
+  #present = new Map()
+
+  /** @param {Disk} disk */
+  constructor(disk) {
+    this.#disk = disk
   }
 
   async load() {
-    const keys = await this.#do("bodies", "readonly", (bodies) => bodies.getAllKeys())
-    this.#present = new Set(keys)
-    const texts = await this.#do("records", "readonly", (records) => records.getAll())
-    const records = texts.map((/** @type {string} */ text) => readRecord(text, null, this.#database.name))
-    for (const record of records) await this.#tidy(record)
-    const cursor = await this.#do("state", "readonly", (state) => state.get("cursor"))
-    return { records, cursor: cursor ?? null }
+    this.#present = new Map(await this.#disk.list())
+    const records = []
+    // a slot has no record if a crash has interrupted the first write to it
+    for (const name of [...this.#present.keys()].filter((each) => each.endsWith("/record"))) {
+      const record = readRecord(await this.#disk.text(name), name.split("/")[0], this.#disk.placeOf(name))
+      await this.#tidy(record.slot, record.bodies)
+      records.push(record)
+    }
+    return { records, cursor: await this.#disk.text("cursor") }
   }
 
   /** @param {Record} record */
   async keep(record) {
-    await this.#do("records", "readwrite", (records) => records.put(record.toText(), record.slot))
-    await this.#tidy(record)
+    await this.#put(`${record.slot}/record`, record.toText())
+    await this.#tidy(record.slot, record.bodies)
   }
 
-  /** @param {Record} record */
-  async #tidy(record) {
-    await this.#discardAll(record.slot, record.bodies)
-  }
-
-  /** @param {string} slot @param {Set<string>} [needed] */
-  async #discardAll(slot, needed) {
-    for (const key of this.#present) {
-      const digest = key.startsWith(`${slot}/`) ? key.slice(slot.length + 1) : null
-      if (digest !== null && !needed?.has(digest)) await this.discard(slot, digest)
+  /** Delete the bodies of a slot that its record does not name. @param {string} slot @param {Set<string>} needed */
+  async #tidy(slot, needed) {
+    for (const name of this.#present.keys()) {
+      const [of, digest] = name.split("/")
+      if (of === slot && digest !== "record" && !needed.has(digest)) await this.discard(slot, digest)
     }
   }
 
-  /** @param {string} slot */
+  /** Delete a slot, its record first. @param {string} slot */
   async forget(slot) {
-    await this.#do("records", "readwrite", (records) => records.delete(slot))
-    await this.#discardAll(slot)
+    await this.discard(slot, "record")
+    await this.#tidy(slot, new Set())
   }
 
   /** @param {string} slot @param {string} digest @param {Uint8Array} data */
-  async add(slot, digest, data) {
-    await this.#do("bodies", "readwrite", (bodies) => bodies.put(data, `${slot}/${digest}`))
-    this.#present.add(`${slot}/${digest}`)
+  add(slot, digest, data) {
+    return this.#put(`${slot}/${digest}`, data)
   }
 
-  /** @param {string} slot @param {string} digest @returns {Promise<Uint8Array | null>} */
-  async body(slot, digest) {
-    return (await this.#do("bodies", "readonly", (bodies) => bodies.get(`${slot}/${digest}`))) ?? null
+  /** @param {string} name @param {string | Uint8Array} value */
+  async #put(name, value) {
+    await this.#disk.put(name, value)
+    this.#present.set(name, value.length)
+  }
+
+  /** Read a body, without checking the hash. @param {string} slot @param {string} digest */
+  body(slot, digest) {
+    return this.#disk.bytes(`${slot}/${digest}`)
   }
 
   /** @param {string} slot @param {string} digest */
   async discard(slot, digest) {
-    await this.#do("bodies", "readwrite", (bodies) => bodies.delete(`${slot}/${digest}`))
+    await this.#disk.remove(`${slot}/${digest}`)
     this.#present.delete(`${slot}/${digest}`)
   }
 
-  /** @param {string} slot @param {SaveInfo} info */
-  has(slot, info) {
-    return this.#present.has(`${slot}/${info.sha256}`)
+  /** Return whether the body is here, and whole. @param {string} slot @param {SaveInfo} info */
+  has(slot, { sha256, size }) {
+    const found = this.#present.get(`${slot}/${sha256}`)
+    return found === null || found === size
   }
 
   /** @param {string} cursor */
-  async keepCursor(cursor) {
-    await this.#do("state", "readwrite", (state) => state.put(cursor, "cursor"))
+  keepCursor(cursor) {
+    return this.#disk.put("cursor", cursor)
   }
 
   async about() {
-    return aboutFrom(await this.#do("state", "readonly", (state) => state.get("player")))
+    return aboutFrom(await this.#disk.text("player"))
   }
 
   /** @param {About} about */
-  async keepAbout(about) {
-    await this.#do("state", "readwrite", (state) => state.put(JSON.stringify(about), "player"))
+  keepAbout(about) {
+    return this.#disk.put("player", JSON.stringify(about))
   }
 
-  /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
-  #do(store, mode, step) {
-    return transact(this.#database, [store], mode, (of) => step(of(store)))
+  close() {
+    this.#disk.close()
   }
 }
 
-/** @param {string} text @param {string | null} slot @param {string} where */
+/** @param {string | null} text @param {string} slot @param {string} where */
 function readRecord(text, slot, where) {
   try {
-    const record = Record.read(text)
-    if (slot !== null && record.slot !== slot) throw new TypeError("of another slot")
+    const record = Record.read(text ?? "")
+    if (record.slot !== slot) throw new TypeError("of another slot")
     return record
   } catch (cause) {
     const detail = `${where} cannot be read; what is beside it is untouched.`
@@ -731,9 +662,8 @@ function placeOf(client, folder) {
 
 /** @param {string} place @param {string} name @returns {Promise<Store>} */
 async function openStore(place, name) {
-  /** @type {Promise<Store>} */
-  const opening = (IN_NODE ? FileStore : DatabaseStore).open(`${place}/${name}`)
-  return guarded(await onDisk(opening))
+  const disk = await onDisk((IN_NODE ? folderDisk : databaseDisk)(`${place}/${name}`))
+  return guarded(new Store(disk))
 }
 
 /** List the names of the stores on this device. @param {string} place @returns {Promise<string[]>} */
