@@ -200,6 +200,7 @@ function problemOf(path) {
 
 /**
  * @typedef {object} AssetStore
+ * @property {string | null} folder of files; null in a browser
  * @property {string} lock name of its lock
  * @property {() => Promise<string | null>} current
  * @property {(release: string) => Promise<Uint8Array | null>} manifest
@@ -209,275 +210,188 @@ function problemOf(path) {
  * @property {(file: AssetFile) => Promise<boolean>} finish turns the part into the file if it has this hash
  * @property {(file: AssetFile) => Promise<boolean>} check reads the file again; deletes it if damaged
  * @property {(manifest: Manifest) => Promise<void>} publish makes this `current`, in one step
- * @property {(keep: Manifest[]) => Promise<void>} removeOthers
+ * @property {(releases: Set<string>, hashes: Set<string>) => Promise<void>} removeOthers keeps only these
  * @property {(release: string, path: string, file: AssetFile) => Promise<Blob | Uint8Array | null>} read
  * @property {() => Promise<number>} free bytes
  */
 
-/** Files in a folder. @implements {AssetStore} */
-class FolderStore {
-  #fs
-  #crypto
+/** Open files in a folder. @param {string} folder @returns {Promise<AssetStore>} */
+async function folderStore(folder) {
+  const [fs, { createHash }] = await Promise.all(["fs/promises", "crypto"].map(nodeModule))
+  const [releases, objects, staging] = ["releases", "objects", "staging"].map((name) => `${folder}/${name}`)
+  for (const place of [releases, objects, staging]) await fs.mkdir(place, { recursive: true })
 
-  /** @param {string} folder @param {any} fs @param {any} crypto */
-  constructor(folder, fs, crypto) {
-    this.folder = folder
-    this.#fs = fs
-    this.#crypto = crypto
-    this.lock = `${folder}/lock`
-  }
-
-  /** @param {string} folder */
-  static async open(folder) {
-    const fs = await nodeModule("fs/promises")
-    const crypto = await nodeModule("crypto")
-    for (const name of ["releases", "objects", "staging"]) await fs.mkdir(`${folder}/${name}`, { recursive: true })
-    return new FolderStore(folder, fs, crypto)
-  }
-
-  async current() {
-    const text = await this.#fs.readFile(`${this.folder}/current`, "utf8").catch(unlessMissing)
-    return text && RELEASE.test(text.trim()) ? text.trim() : null
-  }
-
-  /** @param {string} release */
-  manifest(release) {
-    return this.#fs.readFile(`${this.folder}/releases/${release}.json`).catch(unlessMissing)
-  }
-
-  /** @param {AssetFile} file */
-  async has({ sha256, size }) {
-    const found = await this.#fs.stat(this.#object(sha256)).catch(unlessMissing)
-    return found !== null && found.size === size
-  }
-
-  /** @param {string} sha256 @returns {Promise<Part>} */
-  async part(sha256) {
-    const handle = await this.#fs.open(this.#part(sha256), "a")
-    const { size } = await handle.stat()
-    return { size, write: (data) => handle.writeFile(data), close: () => handle.close() }
-  }
-
-  /** @param {string} sha256 */
-  async drop(sha256) {
-    await this.#fs.unlink(this.#part(sha256)).catch(unlessMissing)
-  }
-
-  /** @param {AssetFile} file */
-  async finish({ sha256 }) {
-    if ((await this.#digest(this.#part(sha256))) !== sha256) return false
-    const handle = await this.#fs.open(this.#part(sha256), "r+")
-    await handle.sync().finally(() => handle.close())
-    await this.#fs.rename(this.#part(sha256), this.#object(sha256))
-    return true
-  }
-
-  /** @param {AssetFile} file */
-  async check({ sha256 }) {
-    const good = (await this.#digest(this.#object(sha256))) === sha256
-    if (!good) await this.#fs.unlink(this.#object(sha256))
-    return good
-  }
-
-  /** @param {string} path */
-  async #digest(path) {
-    const hash = this.#crypto.createHash("sha256")
-    const handle = await this.#fs.open(path)
+  const digest = async (/** @type {string} */ path) => {
+    const hash = createHash("sha256")
+    const handle = await fs.open(path)
     for await (const block of handle.createReadStream()) hash.update(block)
     return hash.digest("hex")
-  }
-
-  /** @param {Manifest} manifest */
-  async publish(manifest) {
-    const folder = `${this.folder}/releases/${manifest.release}`
-    const folders = new Set([`${this.folder}/releases`, `${this.folder}/objects`])
-    for (const [path, { sha256 }] of manifest.files) {
-      const target = `${folder}/${path}`
-      const above = target.slice(0, target.lastIndexOf("/"))
-      await this.#fs.mkdir(above, { recursive: true })
-      await this.#put(this.#object(sha256), target)
-      for (let at = above; at.length >= folder.length; at = at.slice(0, at.lastIndexOf("/"))) folders.add(at)
-    }
-    for (const place of folders) await syncFolder(place)
-    await writeWhole(`${this.folder}/releases/${manifest.release}.json`, manifest.raw)
-    await writeWhole(`${this.folder}/current`, new TextEncoder().encode(`${manifest.release}\n`))
   }
 
   /**
    * Link the file under another name; copy it if the file system does not support links.
    * @param {string} from @param {string} to
    */
-  async #put(from, to) {
-    const here = await this.#fs.stat(to).catch(unlessMissing)
-    const there = await this.#fs.stat(from)
+  const put = async (from, to) => {
+    const here = await fs.stat(to).catch(unlessMissing)
+    const there = await fs.stat(from)
     if (here && here.ino === there.ino && here.dev === there.dev) return
-    const temporary = `${this.folder}/staging/link`
-    await this.#fs.unlink(temporary).catch(unlessMissing)
-    await this.#fs.link(from, temporary).catch(() => this.#fs.copyFile(from, temporary))
-    await this.#fs.rename(temporary, to)
+    const temporary = `${staging}/link`
+    await fs.unlink(temporary).catch(unlessMissing)
+    await fs.link(from, temporary).catch(() => fs.copyFile(from, temporary))
+    await fs.rename(temporary, to)
   }
 
-  /** @param {Manifest[]} keep */
-  async removeOthers(keep) {
-    const releases = new Set(keep.map(({ release }) => release))
-    for (const name of await this.#fs.readdir(`${this.folder}/releases`)) {
-      const place = `${this.folder}/releases/${name}`
-      if (!releases.has(name.split(".")[0])) await this.#fs.rm(place, { recursive: true, force: true })
-    }
-    const objects = new Set(keep.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256)))
-    for (const name of await this.#fs.readdir(`${this.folder}/objects`)) {
-      if (!objects.has(name)) await this.#fs.unlink(`${this.folder}/objects/${name}`)
-    }
-    for (const name of await this.#fs.readdir(`${this.folder}/staging`)) {
-      await this.#fs.unlink(`${this.folder}/staging/${name}`)
-    }
-  }
-
-  /** @param {string} release @param {string} path @returns {Promise<Uint8Array | null>} */
-  async read(release, path) {
-    const found = await this.#fs.readFile(`${this.folder}/releases/${release}/${path}`).catch(unlessMissing)
-    return found && new Uint8Array(found)
-  }
-
-  async free() {
-    const { bavail, bsize } = await this.#fs.statfs(this.folder)
-    return bavail * bsize
-  }
-
-  /** @param {string} sha256 */
-  #object(sha256) {
-    return `${this.folder}/objects/${sha256}`
-  }
-
-  /** @param {string} sha256 */
-  #part(sha256) {
-    return `${this.folder}/staging/${sha256}`
+  return {
+    folder,
+    lock: `${folder}/lock`,
+    async current() {
+      const text = await fs.readFile(`${folder}/current`, "utf8").catch(unlessMissing)
+      return text && RELEASE.test(text.trim()) ? text.trim() : null
+    },
+    manifest: (release) => fs.readFile(`${releases}/${release}.json`).catch(unlessMissing),
+    async has({ sha256, size }) {
+      const found = await fs.stat(`${objects}/${sha256}`).catch(unlessMissing)
+      return found !== null && found.size === size
+    },
+    async part(sha256) {
+      const handle = await fs.open(`${staging}/${sha256}`, "a")
+      const { size } = await handle.stat()
+      return { size, write: (data) => handle.writeFile(data), close: () => handle.close() }
+    },
+    drop: (sha256) => fs.unlink(`${staging}/${sha256}`).catch(unlessMissing),
+    async finish({ sha256 }) {
+      const part = `${staging}/${sha256}`
+      if ((await digest(part)) !== sha256) return false
+      const handle = await fs.open(part, "r+")
+      await handle.sync().finally(() => handle.close())
+      await fs.rename(part, `${objects}/${sha256}`)
+      return true
+    },
+    async check({ sha256 }) {
+      const good = (await digest(`${objects}/${sha256}`)) === sha256
+      if (!good) await fs.unlink(`${objects}/${sha256}`)
+      return good
+    },
+    async publish({ release, files, raw }) {
+      const root = `${releases}/${release}`
+      const folders = new Set([releases, objects])
+      for (const [path, { sha256 }] of files) {
+        const target = `${root}/${path}`
+        const above = target.slice(0, target.lastIndexOf("/"))
+        await fs.mkdir(above, { recursive: true })
+        await put(`${objects}/${sha256}`, target)
+        for (let at = above; at.length >= root.length; at = at.slice(0, at.lastIndexOf("/"))) folders.add(at)
+      }
+      for (const place of folders) await syncFolder(place)
+      await writeWhole(`${root}.json`, raw)
+      await writeWhole(`${folder}/current`, new TextEncoder().encode(`${release}\n`))
+    },
+    async removeOthers(kept, hashes) {
+      /** @param {string} place @param {(name: string) => boolean} stays */
+      const sweep = async (place, stays) => {
+        const gone = (await fs.readdir(place)).filter((/** @type {string} */ name) => !stays(name))
+        for (const name of gone) await fs.rm(`${place}/${name}`, { recursive: true, force: true })
+      }
+      await sweep(releases, (name) => kept.has(name.split(".")[0]))
+      await sweep(objects, (name) => hashes.has(name))
+      await sweep(staging, () => false)
+    },
+    async read(release, path) {
+      const found = await fs.readFile(`${releases}/${release}/${path}`).catch(unlessMissing)
+      return found && new Uint8Array(found)
+    },
+    async free() {
+      const { bavail, bsize } = await fs.statfs(folder)
+      return bavail * bsize
+    },
   }
 }
 
-/** A database of IndexedDB: files as Blobs, by their hashes. @implements {AssetStore} */
-class BlobStore {
-  #database
+/**
+ * Open a database of IndexedDB: files as Blobs, by their hashes.
+ * @param {string} name @returns {Promise<AssetStore>}
+ */
+async function blobStore(name) {
+  const database = await openDatabase(name, ["state", "manifests", "objects", "parts"])
 
-  /** @param {IDBDatabase} database */
-  constructor(database) {
-    this.#database = database
-    this.lock = database.name
-  }
-
-  /** @param {string} name */
-  static async open(name) {
-    return new BlobStore(await openDatabase(name, ["state", "manifests", "objects", "parts"]))
-  }
-
-  /** @returns {Promise<string | null>} */
-  async current() {
-    return (await this.#do("state", "readonly", (state) => state.get("current"))) ?? null
-  }
-
-  /** @param {string} release @returns {Promise<Uint8Array | null>} */
-  async manifest(release) {
-    return (await this.#do("manifests", "readonly", (manifests) => manifests.get(release))) ?? null
-  }
-
-  /** @param {AssetFile} file */
-  async has({ sha256 }) {
-    return (await this.#do("objects", "readonly", (objects) => objects.count(sha256))) > 0
-  }
-
-  /** @param {string} sha256 @returns {Promise<Part>} */
-  async part(sha256) {
-    const chunks = await this.#chunks(sha256)
-    let number = chunks.length
-    /** @type {Uint8Array[]} */
-    let held = []
-    let size = 0
-    const flush = async () => {
-      if (size === 0) return
-      const chunk = new Blob(/** @type {any} */ (held))
-      await this.#do("parts", "readwrite", (parts) => parts.put(chunk, [sha256, number++]))
-      held = []
-      size = 0
-    }
-    return {
-      size: chunks.reduce((sum, chunk) => sum + chunk.size, 0),
-      write: async (data) => {
-        held.push(data)
-        size += data.length
-        if (size >= CHUNK_BYTES) await flush()
-      },
-      close: flush,
-    }
-  }
-
+  /** @param {string} store @param {(store: IDBObjectStore) => IDBRequest} step */
+  const read = (store, step) => transact(database, [store], "readonly", (of) => step(of(store)))
+  /** @param {string[]} stores @param {(of: (store: string) => IDBObjectStore) => void} step @returns {Promise<void>} */
+  const change = (stores, step) => transact(database, stores, "readwrite", step)
   /** @param {string} sha256 @returns {Promise<Blob[]>} */
-  #chunks(sha256) {
-    return this.#do("parts", "readonly", (parts) => parts.getAll(rangeOf(sha256)))
-  }
+  const chunksOf = (sha256) => read("parts", (parts) => parts.getAll(rangeOf(sha256)))
+  const hashOf = async (/** @type {Blob} */ blob) => sha256Hex(new Uint8Array(await blob.arrayBuffer()))
 
-  /** @param {string} sha256 */
-  async drop(sha256) {
-    await this.#do("parts", "readwrite", (parts) => parts.delete(rangeOf(sha256)))
-  }
-
-  /** @param {AssetFile} file */
-  async finish({ sha256, type }) {
-    const whole = new Blob(await this.#chunks(sha256), { type })
-    if ((await sha256Hex(new Uint8Array(await whole.arrayBuffer()))) !== sha256) return false
-    await transact(this.#database, ["objects", "parts"], "readwrite", (of) => {
-      of("objects").put(whole, sha256)
-      of("parts").delete(rangeOf(sha256))
-    })
-    return true
-  }
-
-  /** @param {AssetFile} file */
-  async check({ sha256 }) {
-    const blob = await this.#do("objects", "readonly", (objects) => objects.get(sha256))
-    const good = blob && (await sha256Hex(new Uint8Array(await blob.arrayBuffer()))) === sha256
-    if (!good) await this.#do("objects", "readwrite", (objects) => objects.delete(sha256))
-    return Boolean(good)
-  }
-
-  /** @param {Manifest} manifest */
-  async publish({ release, raw }) {
-    await transact(this.#database, ["state", "manifests"], "readwrite", (of) => {
-      of("manifests").put(raw, release)
-      of("state").put(release, "current")
-    })
-  }
-
-  /** @param {Manifest[]} keep */
-  async removeOthers(keep) {
-    const releases = new Set(keep.map(({ release }) => release))
-    const objects = new Set(keep.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256)))
-    await this.#sweep("manifests", (key) => !releases.has(key))
-    await this.#sweep("objects", (key) => !objects.has(key))
-    await this.#do("parts", "readwrite", (parts) => parts.clear())
-  }
-
-  /** @param {string} store @param {(key: string) => boolean} goes */
-  async #sweep(store, goes) {
-    const keys = (await this.#do(store, "readonly", (of) => of.getAllKeys())).filter(goes)
-    await transact(this.#database, [store], "readwrite", (of) => {
-      for (const key of keys) of(store).delete(key)
-    })
-  }
-
-  /** @param {string} release @param {string} path @param {AssetFile} file @returns {Promise<Blob | null>} */
-  async read(release, path, { sha256, type }) {
-    const blob = await this.#do("objects", "readonly", (objects) => objects.get(sha256))
-    return blob ? blob.slice(0, blob.size, type) : null
-  }
-
-  async free() {
-    const { quota = Infinity, usage = 0 } = (await navigator.storage?.estimate?.()) ?? {}
-    return quota - usage
-  }
-
-  /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
-  #do(store, mode, step) {
-    return transact(this.#database, [store], mode, (of) => step(of(store)))
+  return {
+    folder: null,
+    lock: name,
+    current: async () => (await read("state", (state) => state.get("current"))) ?? null,
+    manifest: async (release) => (await read("manifests", (manifests) => manifests.get(release))) ?? null,
+    has: async ({ sha256 }) => (await read("objects", (objects) => objects.count(sha256))) > 0,
+    async part(sha256) {
+      const chunks = await chunksOf(sha256)
+      let number = chunks.length
+      /** @type {Uint8Array[]} */
+      let held = []
+      let size = 0
+      const flush = async () => {
+        if (size === 0) return
+        const chunk = new Blob(/** @type {any} */ (held))
+        await change(["parts"], (of) => void of("parts").put(chunk, [sha256, number++]))
+        held = []
+        size = 0
+      }
+      return {
+        size: chunks.reduce((sum, chunk) => sum + chunk.size, 0),
+        write: async (data) => {
+          held.push(data)
+          size += data.length
+          if (size >= CHUNK_BYTES) await flush()
+        },
+        close: flush,
+      }
+    },
+    drop: (sha256) => change(["parts"], (of) => void of("parts").delete(rangeOf(sha256))),
+    async finish({ sha256, type }) {
+      const whole = new Blob(await chunksOf(sha256), { type })
+      if ((await hashOf(whole)) !== sha256) return false
+      await change(["objects", "parts"], (of) => {
+        of("objects").put(whole, sha256)
+        of("parts").delete(rangeOf(sha256))
+      })
+      return true
+    },
+    async check({ sha256 }) {
+      const blob = await read("objects", (objects) => objects.get(sha256))
+      const good = Boolean(blob) && (await hashOf(blob)) === sha256
+      if (!good) await change(["objects"], (of) => void of("objects").delete(sha256))
+      return good
+    },
+    publish: ({ release, raw }) =>
+      change(["state", "manifests"], (of) => {
+        of("manifests").put(raw, release)
+        of("state").put(release, "current")
+      }),
+    async removeOthers(kept, hashes) {
+      /** @param {string} store @param {Set<string>} stay */
+      const sweep = async (store, stay) => {
+        const keys = await read(store, (all) => all.getAllKeys())
+        const gone = keys.filter((/** @type {string} */ key) => !stay.has(key))
+        await change([store], (of) => gone.forEach((/** @type {string} */ key) => of(store).delete(key)))
+      }
+      await sweep("manifests", kept)
+      await sweep("objects", hashes)
+      await change(["parts"], (of) => void of("parts").clear())
+    },
+    async read(release, path, { sha256, type }) {
+      const blob = await read("objects", (objects) => objects.get(sha256))
+      return blob ? blob.slice(0, blob.size, type) : null
+    },
+    async free() {
+      const { quota = Infinity, usage = 0 } = (await navigator.storage?.estimate?.()) ?? {}
+      return quota - usage
+    },
   }
 }
 
@@ -700,9 +614,9 @@ export class Assets {
    */
   static async open(client, { folder } = {}) {
     const opening = IN_NODE
-      ? FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
-      : BlobStore.open(`${innerOf(client).place.database}/${folder ?? "assets"}/${client.place}`)
-    const assets = new Assets(client, guarded(await onDisk(/** @type {Promise<AssetStore>} */ (opening))))
+      ? folderStore(folder ?? `${client.folder}/assets-js/${client.place}`)
+      : blobStore(`${innerOf(client).place.database}/${folder ?? "assets"}/${client.place}`)
+    const assets = new Assets(client, guarded(await onDisk(opening)))
     await assets.switch()
     return assets
   }
@@ -739,7 +653,7 @@ export class Assets {
 
   /** Folder of the current release's files; null in a browser. @returns {string | null} */
   get folder() {
-    return this.#store instanceof FolderStore ? this.#store.folder : null
+    return this.#store.folder
   }
 
   /**
@@ -863,7 +777,9 @@ export class Assets {
     await this.#store.publish(manifest)
     const before = this.#current
     if (this.#current === null) this.#current = manifest
-    await this.#store.removeOthers(before ? [manifest, before] : [manifest])
+    const kept = before ? [manifest, before] : [manifest]
+    const hashes = kept.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256))
+    await this.#store.removeOthers(new Set(kept.map(({ release }) => release)), new Set(hashes))
     return manifest
   }
 }

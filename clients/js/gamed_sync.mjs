@@ -524,8 +524,8 @@ async function databaseDisk(place) {
    * @param {(store: IDBObjectStore, key: string) => IDBRequest} step
    */
   const run = (name, mode, step) => {
-    const [slot, part] = name.split("/")
-    const [store, key] = !part ? ["state", name] : part === "record" ? ["records", slot] : ["bodies", name]
+    let [store, key] = [name.includes("/") ? "bodies" : "state", name]
+    if (name.endsWith("/record")) [store, key] = ["records", name.replace("/record", "")]
     return transact(database, [store], mode, (of) => step(of(store), key))
   }
   /** @param {string} store @returns {Promise<string[]>} */
