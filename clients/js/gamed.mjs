@@ -1713,6 +1713,19 @@ function condition(base) {
 /** @param {Uint8Array} data */
 const sha256Of = async (data) => new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {any} */ (data)))
 
+/**
+ * Read a file; return its SHA-256 as a Hash of Node.js, whose `digest` has several forms.
+ * @param {string} path @returns {Promise<any>}
+ * @internal
+ */
+export async function fileHash(path) {
+  const [{ open }, { createHash }] = await Promise.all(["fs/promises", "crypto"].map(nodeModule))
+  const hash = createHash("sha256")
+  const file = await open(path)
+  for await (const block of file.createReadStream()) hash.update(block)
+  return hash
+}
+
 /** @param {Uint8Array | string} data @internal */
 export async function sha256Hex(data) {
   return Array.from(await sha256Of(typeof data === "string" ? new TextEncoder().encode(data) : data), hex).join("")
@@ -1831,7 +1844,7 @@ function blobTarget() {
  * @param {string} path @returns {Promise<Target>}
  */
 async function fileTarget(path) {
-  const [fs, { resolve }, { createHash }] = await Promise.all(["fs/promises", "path", "crypto"].map(nodeModule))
+  const [fs, { resolve }] = await Promise.all(["fs/promises", "path"].map(nodeModule))
   const whole = resolve(path)
   const temporary = `${whole}.${randomName()}.new`
   const file = await fs.open(temporary, "wx+", 0o600)
@@ -1846,11 +1859,7 @@ async function fileTarget(path) {
       await file.truncate(0)
       target.size = 0
     },
-    async digest() {
-      const hash = createHash("sha256")
-      for await (const block of file.createReadStream({ start: 0, autoClose: false })) hash.update(block)
-      return hash.digest("base64")
-    },
+    digest: async () => (await fileHash(temporary)).digest("base64"),
     async finish() {
       await file.sync()
       await fs.rename(temporary, whole)
@@ -1869,7 +1878,7 @@ async function fileTarget(path) {
  * @param {(how: Request) => Promise<Answer>} get @param {Patience} patience @param {Target} target
  * @param {AbortSignal} [signal]
  */
-async function download(get, patience, target, signal) {
+async function downloadExport(get, patience, target, signal) {
   let etag = ""
   let named = ""
 
@@ -2535,7 +2544,7 @@ export class GamedClient {
     const target = path === undefined ? blobTarget() : await fileTarget(path)
     const get = (/** @type {Request} */ how) => this.#game("GET", "/game/export", how)
     try {
-      await download(get, this.#wire.patience, target, signal)
+      await downloadExport(get, this.#wire.patience, target, signal)
       return await target.finish()
     } finally {
       await target.close()

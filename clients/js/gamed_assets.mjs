@@ -33,6 +33,7 @@ import {
   Refused,
   Unreachable,
   diskError,
+  fileHash,
   guarded,
   ignoring,
   innerOf,
@@ -217,16 +218,11 @@ function problemOf(path) {
 
 /** Open files in a folder. @param {string} folder @returns {Promise<AssetStore>} */
 async function folderStore(folder) {
-  const [fs, { createHash }] = await Promise.all(["fs/promises", "crypto"].map(nodeModule))
+  const fs = await nodeModule("fs/promises")
   const [releases, objects, staging] = ["releases", "objects", "staging"].map((name) => `${folder}/${name}`)
   for (const place of [releases, objects, staging]) await fs.mkdir(place, { recursive: true })
 
-  const digest = async (/** @type {string} */ path) => {
-    const hash = createHash("sha256")
-    const handle = await fs.open(path)
-    for await (const block of handle.createReadStream()) hash.update(block)
-    return hash.digest("hex")
-  }
+  const digest = async (/** @type {string} */ path) => (await fileHash(path)).digest("hex")
 
   /**
    * Link the file under another name; copy it if the file system does not support links.

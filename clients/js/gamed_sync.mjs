@@ -467,7 +467,7 @@ function aboutFrom(text) {
 /**
  * Where a Store keeps its values: `cursor`, `player`, and for each slot `<slot>/record` and bodies, `<slot>/<sha256>`.
  * @typedef {object} Disk
- * @property {(name: string) => string} placeOf for the player: where a value is
+ * @property {(name: string) => string} where for the player: the place of a value
  * @property {() => Promise<[string, number | null][]>} list all of the slots by slot, each with its size if it is known
  * @property {(name: string) => Promise<string | null>} text
  * @property {(name: string) => Promise<Uint8Array | null>} bytes
@@ -480,33 +480,33 @@ function aboutFrom(text) {
 async function folderDisk(folder) {
   const fs = await nodeModule("fs/promises")
   const slots = `${folder}/slots`
-  const placeOf = (/** @type {string} */ name) => `${name.includes("/") ? slots : folder}/${name}`
+  const where = (/** @type {string} */ name) => `${name.includes("/") ? slots : folder}/${name}`
   await fs.mkdir(slots, { recursive: true, mode: 0o700 })
   const release = await tryLock(`${folder}/lock`)
   if (!release) throw inUse()
   return {
-    placeOf,
+    where,
     async list() {
       /** @type {[string, number][]} */
       const found = []
       for (const slot of (await fs.readdir(slots)).sort()) {
         const names = (await fs.readdir(`${slots}/${slot}`)).map((/** @type {string} */ name) => `${slot}/${name}`)
-        for (const name of names) found.push([name, (await fs.stat(placeOf(name))).size])
+        for (const name of names) found.push([name, (await fs.stat(where(name))).size])
       }
       return found
     },
-    text: (name) => fs.readFile(placeOf(name), "utf8").catch(unlessMissing),
+    text: (name) => fs.readFile(where(name), "utf8").catch(unlessMissing),
     async bytes(name) {
-      const data = await fs.readFile(placeOf(name)).catch(unlessMissing)
+      const data = await fs.readFile(where(name)).catch(unlessMissing)
       return data && new Uint8Array(data)
     },
     async put(name, value) {
-      const path = placeOf(name)
+      const path = where(name)
       const above = path.slice(0, path.lastIndexOf("/"))
       if (await fs.mkdir(above, { recursive: true, mode: 0o700 })) await syncFolder(slots)
       await writeWhole(path, bytesOf(value))
     },
-    remove: (name) => fs.unlink(placeOf(name)).catch(() => undefined),
+    remove: (name) => fs.unlink(where(name)).catch(() => undefined),
     close: release,
   }
 }
@@ -533,7 +533,7 @@ async function databaseDisk(place) {
   const get = async (/** @type {string} */ name) =>
     (await run(name, "readonly", (store, key) => store.get(key))) ?? null
   return {
-    placeOf: () => place,
+    where: () => place,
     async list() {
       const records = (await keys("records")).map((slot) => `${slot}/record`)
       return [...records, ...(await keys("bodies"))].map((name) => [name, null])
@@ -565,7 +565,7 @@ class Store {
     const records = []
     // a slot has no record if a crash has interrupted the first write to it
     for (const name of [...this.#present.keys()].filter((each) => each.endsWith("/record"))) {
-      const record = readRecord(await this.#disk.text(name), name.split("/")[0], this.#disk.placeOf(name))
+      const record = readRecord(await this.#disk.text(name), name.split("/")[0], this.#disk.where(name))
       await this.#tidy(record.slot, record.bodies)
       records.push(record)
     }

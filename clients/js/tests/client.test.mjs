@@ -22,6 +22,16 @@ async function signedIn(t, answers, options = {}) {
   return { ...server, client }
 }
 
+test("errors: each class has its own name", () => {
+  const classes = Object.entries(gamed).filter(([, value]) => value?.prototype instanceof gamed.GamedError)
+  assert.equal(classes.length, 25)
+  for (const [name, kind] of classes) {
+    const error = new kind("code", "detail")
+    assert.equal(error.name, name)
+    assert.equal(error.passing, ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"].includes(name))
+  }
+})
+
 test("sign-in: one that is cancelled while the server starts it opens no browser", async (t) => {
   const stop = new AbortController()
   const letters = "x".repeat(63)

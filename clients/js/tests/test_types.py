@@ -27,6 +27,7 @@ BETWEEN_FILES = frozenset(
         "errorOf",
         "joined",
         "retried",
+        "fileHash",
         "promise",
         "delay",
         "ignoring",
