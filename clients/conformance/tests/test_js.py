@@ -164,6 +164,7 @@ class ChromiumDriverTests(SynchronousTestCase):
         folder = unused_path(self)
         folder.mkdir()
         environ = {**os.environ, "CHROMIUM": "/none/chromium", "FIREFOX": "/none/firefox", "TMPDIR": str(folder)}
+        environ["NODE_DISABLE_COMPILE_CACHE"] = "1"  # the tools' cache is no folder of the driver
         for command, program in ((CHROMIUM, "/none/chromium"), ([*ENGINE, "firefox"], "/none/firefox")):
             whole = [sys.executable, "-c", ALONE, *command]
             done = subprocess.run(whole, capture_output=True, text=True, timeout=50, check=False, env=environ)
