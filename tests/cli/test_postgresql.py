@@ -97,6 +97,14 @@ class ServingTests(PostgresqlTestCase):
         self.assertEqual(ids[0], ids[1])
         self.assertTrue(ids[0])
 
+    def test_lost_saves(self) -> None:
+        """A start that makes the schema `state` again says so."""
+        for lost in (False, True):
+            process, _ = self.serve()
+            self.assertEqual(self.stop(process), 0)
+            self.assertEqual("There was no schema state of postgresql:" in self.output(), lost)
+            self.rows("DROP SCHEMA state CASCADE")
+
     def test_admin(self) -> None:
         """Metrics and the owner's page have PostgreSQL's version and the sizes of both schemas."""
         admin = free_port()

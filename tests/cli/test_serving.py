@@ -88,6 +88,14 @@ class FirstRunTests(CommandTestCase):
         self.assertEqual((self.config.read_bytes(), (self.data / "auth.key").read_bytes()), before)
         self.assertNotIn("made just now", self.output())
 
+    def test_lost_saves(self) -> None:
+        """A start that makes a new state.db beside players says so: its disk may not be mounted."""
+        for lost in (False, True):
+            process, _ = self.serve()
+            self.assertEqual(self.stop(process), 0)
+            self.assertEqual(f"There was no {self.data / 'state.db'}: no player has a save now." in self.output(), lost)
+            (self.data / "state.db").unlink()
+
     def test_places_from_the_environment(self) -> None:
         """GAMED_CONFIG and GAMED_DATA name what the options would, as in the container (SPEC 2.1)."""
         config, data = self.folder / "app/config/authentication.json", self.folder / "app"

@@ -26,7 +26,7 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
     """
     data, where, note = places.data, store.describe(AUTH), places.data / DATABASE_NOTE
     # With `state` there, the owner has set `auth` aside, because its key is lost.
-    if note.exists() and not _has_state(store):
+    if note.exists() and not has_state(store):
         if store.files:
             raise SetupError(
                 f"{where} does not exist, and {note} shows that the databases of this server are on a PostgreSQL "
@@ -44,7 +44,7 @@ def refuse_other_server(places: Paths, store: Store, environ: Mapping[str, str])
         raise _refused(places, where, there)
 
 
-def _has_state(store: Store) -> bool:
+def has_state(store: Store) -> bool:
     """Return whether `state` exists, also if it cannot be read."""
     try:
         with keys.database_errors(store, STATE):

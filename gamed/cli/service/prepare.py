@@ -22,7 +22,7 @@ from twisted.plugins.twisted_core import systemdEndpointParser
 from gamed.cli import keys, paths
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.data import restore_journal
-from gamed.cli.errors import CommandFailed, SetupError, echo
+from gamed.cli.errors import CommandFailed, SetupError, echo, warn
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths
 from gamed.cli.process import first_environment, passed_sockets, read_listeners, refuse_foreign_folder, write_listeners
@@ -30,7 +30,7 @@ from gamed.cli.service import listen as cli_listen
 from gamed.cli.service import start_report
 from gamed.cli.service.folder_lock import SERVE, SHARE, Lock, refuse_network_folder
 from gamed.cli.service.listen import Listener, duplicate
-from gamed.cli.service.other_server import refuse_other_server
+from gamed.cli.service.other_server import has_state, refuse_other_server
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, KEY_FILE, Settings
 from gamed.database.connection import AUTH, STATE
@@ -237,10 +237,14 @@ def _prepare_folder(opener: StoreOpener, opened: OpenedConfiguration) -> tuple[k
     choice = keys.choose(store, places.data, config.master_key, token_bytes, config.master_key_origin)
     if choice.fresh:
         refuse_other_server(places, store, os.environ)
+    lost = not choice.fresh and not has_state(store)
     with paths.removed_on_failure(_files_of_first_start(store, places)):  # under the lock no other start makes them
         if opened.first_run:
             paths.write_first_config(places.config)
         opener.prepare()
+        if lost:
+            what = store.describe(STATE)
+            warn(f"There was no {what}: no player has a save now. If it was lost, stop gamed, and restore a backup.")
         # The key comes after the schema, whose table records it, and before a request: rows are sealed with it.
         return choice, keys.settle(store, places.data, choice, token_bytes, now_ms)
 
