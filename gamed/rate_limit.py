@@ -32,9 +32,9 @@ class RateLimit(Struct, frozen=True):
     most: int = 1
 
     @classmethod
-    def per_minute(cls, count: int) -> "RateLimit":
-        """Return a limit of `count` requests in a minute that follows a minute without any; 0 means no limit."""
-        return cls(60_000 // count if count else 0, count)
+    def per_minute(cls, count: int, minutes: int = 1) -> "RateLimit":
+        """Return a limit of `count` requests in so many minutes that follow as many without any; 0 means no limit."""
+        return cls(60_000 * minutes // count if count else 0, count)
 
     def times(self, factor: int) -> "RateLimit":
         return RateLimit(self.interval_ms // factor, self.burst * factor)

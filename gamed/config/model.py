@@ -176,6 +176,7 @@ class AuthLimits(Struct, frozen=True):
     passwords_per_minute: int = 5
     connections: int = 20000
     tickets_per_minute: int = 30
+    newcomers_per_day: int = 240
 
 
 class Mark(Struct, frozen=True):

@@ -14,8 +14,8 @@ LIMITS = "limits"
 CLEANUP_ROWS = 1000
 IDLE_ROWS = 4
 """How many idle buckets one request deletes: more than it can add, so that they do not pile up."""
-CLOCK_MOVED_MS = 3_600_000
-"""No limit fills a bucket this far ahead: the clock was set back since."""
+CLOCK_MOVED_MS = 24 * 3_600_000
+"""No limit fills a bucket further ahead, since the longest one is per day: the clock was set back since."""
 
 
 def acquire(connection: Connection, buckets: Mapping[Index, RateLimit], now_ms: int) -> None:

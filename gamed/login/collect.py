@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gamed.audit import SecurityEvent
 from gamed.crypto import DecryptionFailed, Index, Purpose
-from gamed.login.collect_rules import NEWCOMERS, CollectCommand, CollectOutcome, CollectResult, NewSession
+from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult, NewSession
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.policy import LoginContext
@@ -146,7 +146,7 @@ class CollectService(Component, frozen=True, kw_only=True):
         pair = generate_pair(context.random, now_ms, policy.session, now_ms)
         new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
         key = LoginLookup("secret_index", request.secret)
-        command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms)
+        command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms, policy.newcomers)
         try:
             outcome = await self.store.collect(command)
         except RateLimited as e:  # the login stays `ready`, so that each further try would be such a transaction, too
@@ -223,7 +223,7 @@ class CollectService(Component, frozen=True, kw_only=True):
 
     def _check_refused(self, secret: Index, now_ms: int) -> None:
         """Raise RateLimited until a game that was refused may try again; forget the refusals that are over."""
-        longest_ms = NEWCOMERS.full_ms  # later is an instant of before the clock was set back
+        longest_ms = self.context.policy.newcomers.full_ms  # later is an instant of before the clock was set back
         while self.refused and not 0 < next(iter(self.refused.values())) - now_ms <= longest_ms:
             del self.refused[next(iter(self.refused))]
         left_ms = self.refused.get(secret, now_ms) - now_ms

@@ -13,15 +13,9 @@ from gamed.config.model import Registration
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof
 from gamed.login.transaction import LoginEvent, LoginTransaction, ProofMethod, Transition
 from gamed.outcomes import LoginFailure
-from gamed.rate_limit import RateLimit
+from gamed.rate_limit import UNLIMITED, RateLimit
 from gamed.sessions import credentials
 from gamed.sessions.credentials import PASSKEY, RECOVERY_CODE, CredentialPair
-
-NEWCOMERS = RateLimit(interval_ms=360_000, burst=10)
-"""How many players who wait for approval an address may add: in the 30 days that a row is kept, 7,210 at most.
-
-There are 100,000 approval codes, and the owner looks at each player.
-"""
 
 
 class NewSession(Struct, frozen=True):
@@ -40,6 +34,8 @@ class CollectCommand(Struct, frozen=True):
     new_session: NewSession
     registration: Registration
     now_ms: int
+    newcomers: RateLimit = UNLIMITED
+    """How many players who wait for approval the network of the login may add."""
 
 
 class CollectOutcome(Struct, frozen=True):

@@ -17,7 +17,7 @@ from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
 from gamed.database import rate_limits
 from gamed.database.connection import Connection
 from gamed.login import collect_rules, tables
-from gamed.login.collect_rules import NEWCOMERS, CollectCommand, CollectOutcome, CollectResult
+from gamed.login.collect_rules import CollectCommand, CollectOutcome, CollectResult
 from gamed.login.errors import TooManyLogins
 from gamed.login.keys import (
     ExistingAccount,
@@ -341,11 +341,12 @@ def _create_player(
     if not waits:
         player_tables.create_player(connection, player_id, command.now_ms)
     else:
-        networks = {login.address_index: NEWCOMERS}
-        if login.wide_index is not None:
-            networks[login.wide_index] = NEWCOMERS.times(WIDE_FACTOR)
-        buckets = {keys.indexer.index(Purpose.LIMIT, b"newcomer", index): rate for index, rate in networks.items()}
-        rate_limits.acquire(connection, buckets, command.now_ms)
+        if command.newcomers.interval_ms:
+            networks = {login.address_index: command.newcomers}
+            if login.wide_index is not None:
+                networks[login.wide_index] = command.newcomers.times(WIDE_FACTOR)
+            buckets = {keys.indexer.index(Purpose.LIMIT, b"newcomer", index): rate for index, rate in networks.items()}
+            rate_limits.acquire(connection, buckets, command.now_ms)
         code = player_tables.first_free_code(connection, approval_codes(keys.indexer, player_id))
         if code is None:  # raised, so that nothing is committed: the login stays `ready`, and the game may try again
             raise TooManyLogins

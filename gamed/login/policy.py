@@ -17,7 +17,8 @@ from gamed.sessions.credentials import SessionPolicy
 from gamed.structs import Component
 from gamed.timestamps import Now
 
-NO_LIMITS = AuthLimits(0, 0, 0, 0, 0, 0, 0)
+NO_LIMITS = AuthLimits(0, 0, 0, 0, 0, 0, 0, newcomers_per_day=0)
+DAY_MINUTES = 1440
 
 
 class LoginPolicy(Struct, frozen=True):
@@ -36,6 +37,15 @@ class LoginPolicy(Struct, frozen=True):
     """The schemes and origins to which a login may return."""
     web_origins: tuple[str, ...] = ()
     """The origins of games in a browser: `cors_origins`."""
+
+    @property
+    def newcomers(self) -> RateLimit:
+        """Return how many players who wait for approval an address may add.
+
+        Each row is kept for 30 days, there are 100,000 approval codes, and the owner reads about each player. A whole
+        class begins in the same lesson, so a day's number may come at once.
+        """
+        return RateLimit.per_minute(self.limits.newcomers_per_day, DAY_MINUTES)
 
 
 class LoginContext(Component, frozen=True, kw_only=True):

@@ -320,34 +320,37 @@ class Entries(QuotaCase):
 
 @covers("8/9")
 class Newcomers(QuotaCase):
+    def newcomers(self, per_day: int) -> AuthLimits:
+        return replace(NO_LIMITS, newcomers_per_day=per_day)
+
     def test_waiting(self) -> None:
-        """An address may add ten players who wait for approval, then one in six minutes; others may go on."""
-        server = self.local_server(registration=APPROVAL)
+        """An address may add 240 players who wait for approval, then one in six minutes; others may go on."""
+        server = self.local_server(registration=APPROVAL, limits=self.newcomers(AuthLimits().newcomers_per_day))
 
         def ask(number: int, address: str = "203.0.113.7") -> tuple[StartedLogin, str]:
             started = server.start(address=address)
             server.create(started, f"p{number}")
             return started, server.code(started)
 
-        for number in range(10):
+        for number in range(240):
             started, code = ask(number)
             self.assertIs(server.collect(started, code).outcome, LoginFailure.PLAYER_PENDING)
-        refused, code = ask(10)
+        refused, code = ask(240)
         for _ in range(20):
             before = self.everything(server), server.databases.auth.transactions
             with self.assertRaises(RateLimited) as caught:
                 server.collect(refused, code)
             self.assertEqual((caught.exception.retry_after, self.everything(server)), (360, before[0]))
         self.assertEqual(server.databases.auth.transactions, before[1])  # another try reads alone
-        self.assertEqual(len(server.rows("SELECT 1 FROM player WHERE state = 'pending'")), 10)
-        other, its_code = ask(11, "203.0.113.8")
+        self.assertEqual(len(server.rows("SELECT 1 FROM player WHERE state = 'pending'")), 240)
+        other, its_code = ask(241, "203.0.113.8")
         self.assertIs(server.collect(other, its_code).outcome, LoginFailure.PLAYER_PENDING)
         server.clock.advance(360)
         self.assertIs(server.collect(refused, code).outcome, LoginFailure.PLAYER_PENDING)
 
     def test_wide(self) -> None:
         """A /48 of IPv6 may add eight times as many, whatever its addresses."""
-        server = self.local_server(registration=APPROVAL)
+        server = self.local_server(registration=APPROVAL, limits=self.newcomers(10))
         for number in range(81):
             started = server.start(address=f"2001:db8:1:{number}::1")
             server.create(started, f"p{number}")
@@ -357,15 +360,20 @@ class Newcomers(QuotaCase):
             server.collect(started, server.code(started))
 
     def test_known(self) -> None:
-        """A player who waits may sign in as often as before, and an open server has no such limit."""
-        server = self.oauth_server(FakeProvider(), registration=APPROVAL)
+        """A player who waits may sign in as often as before; an open server has no such limit, and 0 is none."""
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL, limits=self.newcomers(10))
         for _ in range(12):
             started = server.signed_in()
             self.assertIs(server.collect(started, server.code(started)).outcome, LoginFailure.PLAYER_PENDING)
-        server = self.oauth_server(FakeProvider())
+        server = self.oauth_server(FakeProvider(), limits=self.newcomers(10))
         for number in range(12):
             started = server.signed_in(f"p{number}")
             self.assertIsInstance(server.collect(started, server.code(started)), Complete)
+        server = self.oauth_server(FakeProvider(), registration=APPROVAL, limits=self.newcomers(0))
+        for number in range(12):
+            started = server.signed_in(f"p{number}")
+            self.assertIs(server.collect(started, server.code(started)).outcome, LoginFailure.PLAYER_PENDING)
+        self.assertEqual(server.rows("SELECT 1 FROM limit_bucket"), [])
 
 
 @covers("threats/22")
@@ -465,7 +473,7 @@ class CleaningUp(QuotaCase):
         """A large cleanup runs in many short transactions; it ends, and deletes the buckets of another clock."""
         server = self.limited_server()
         count = 2 * rate_limits.CLEANUP_ROWS + 500
-        arrivals = [server.now_ms() + offset for offset in (-61_000, 86_400_000)]
+        arrivals = [server.now_ms() + offset for offset in (-61_000, 86_400_001)]
         rows = [{"i": Index(n.to_bytes(32, "big")), "at": arrivals[n % 2]} for n in range(count)]
         server.write(lambda c: [c.execute("INSERT INTO limit_bucket VALUES (:i, :at)", row).rowcount for row in rows])
         removed = server.write(lambda c: rate_limits.delete_idle(c, server.now_ms()))
