@@ -1,9 +1,9 @@
 """The table `security_event` keeps security events for 90 days, for the operator (docs/owners/monitoring.md).
 
-Equal events of one hour share a row, which counts them: a flood of events needs few rows. The table never has more than
-300,000 rows. Most make room when there are 100,000 newer ones, which players can add in a day who sign up by the
-thousand; warnings, commands and events of the server itself stay longer. The table has no addresses, sessions or
-request ids; those of them that may be logged are in the log.
+Equal events share a row, which counts them (gamed.database.event_counts): a flood of events needs few rows. The table
+never has more than 300,000 rows. Most make room when there are 100,000 newer ones, which players can add in a day who
+sign up by the thousand; warnings, commands and events of the server itself stay longer. The table has no addresses,
+sessions, passkeys or request ids; those of them that may be logged are in the log.
 
 The server logs its events before it writes them. A command has no log: its row has `logged` = 0 until a server has
 logged it. Each command has a line in the log with its own instant, so a row cannot stand for two that wait: a repeat in
@@ -202,8 +202,7 @@ def page_of_kinds(
     # `since_ms` is a bound of its own, so that the index by instant begins and ends the search.
     values |= {"since_ms": last_ms, "last_ms": last_ms, "last_number": last_number, "rows": rows}
     names = {f"kind_{number}": kinds[min(number, len(kinds) - 1)] for number in range(KINDS)}
-    found = _numbered(connection, query, {**values, **names})
-    return found, None if last is None else (last_ms, last_number)
+    return _numbered(connection, query, {**values, **names}), None if last is None else (last_ms, last_number)
 
 
 def _between(since_ms: int, before: tuple[int, int] | None) -> dict[str, str | int]:
@@ -232,7 +231,7 @@ def latest_of(
     first, *others = (each.value for each in events)
     names = dict(zip(("event_1", "event_2", "event_3", "event_4"), [first, *others, *([first] * 3)], strict=False))
     values = {"hour": since_ms // MERGE_MS, "until_ms": until_ms, "rows": LATEST_ROWS}
-    found = connection.execute(query, {**names, **values}).fetchall()
+    found = connection.execute(query, {**names, **values})
     return [EventCount(EventKey(*row[:4]), *map(int, row[4:])) for row in found]
 
 

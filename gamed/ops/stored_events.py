@@ -12,13 +12,16 @@ from gamed.audit import AuditLog, SecurityEvent
 from gamed.database.errors import DatabaseError
 from gamed.database.event_counts import EventCount, EventKey
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.database.security_events import any_unlogged, delete_old, mark_logged, write_events
+from gamed.database.security_events import SPARED, any_unlogged, delete_old, mark_logged, write_events
 from gamed.event_log import EventLog
 from gamed.structs import Component
 from gamed.timestamps import Now, rfc3339
 
 WAITING = 500
-"""How many different events may wait; more than the process has in a normal hour, and a short transaction."""
+"""How many different events may wait; more than the process has in a normal hour, and a short transaction.
+
+As many more that the table spares wait beside them: a flood of other events does not push out warnings.
+"""
 _log = EventLog(Logger())
 
 
@@ -74,7 +77,7 @@ class StoringAuditLog:
         before = self._waiting.get(count.key)
         if before is not None:
             self._waiting[count.key] = before.plus(count)
-        elif len(self._waiting) < WAITING:
+        elif len(self._waiting) < (2 * WAITING if count.key.event in SPARED else WAITING):
             self._waiting[count.key] = count
         else:
             self._lost += count.times

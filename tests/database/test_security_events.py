@@ -95,12 +95,24 @@ class TableTests(SynchronousTestCase):
     def test_what_differs_is_apart(self) -> None:
         """Keep another player, outcome or hour in a row of its own, the latest first."""
         later = NOON_MS + MERGE_MS
-        self.write([refused(), refused(player=BERT), refused(outcome="too_many_passwords"), refused(later)])
+        nobody = [refused(player="", outcome=outcome) for outcome in ("wrong_password", "too_many_passwords")]
+        self.write([refused(player=""), *nobody, refused(), refused(player=BERT), refused(later, player="")])
         rows = self.listed()
-        self.assertEqual([row.times for row in rows], [1] * 4)
+        self.assertEqual(sorted(row.times for row in rows), [1, 1, 1, 1, 2])
         self.assertEqual(rows[0].last_ms, later)
         self.assertEqual([row.key.player_id for row in self.listed(player_id=BERT)], [BERT])
         self.assertEqual(self.listed(since_ms=later + 1), [])
+
+    def test_refused_sign_ins_of_a_day(self) -> None:
+        """Strangers cause refused sign-ins of a player, who has one row for those of a day; it is the latest."""
+        day = 24 * MERGE_MS
+        midnight = NOON_MS - NOON_MS % day
+        self.write([refused(midnight), refused(midnight + day - 1), refused(midnight + day)])
+        signed_out = event(SecurityEvent.SIGNED_OUT, midnight + day - MERGE_MS - 1, player=ANNA, scope="all")
+        self.write([signed_out])
+        self.assertEqual([(row.first_ms, row.times) for row in self.listed()][:2], [(midnight + day, 1), (midnight, 2)])
+        latest = self.run_it(lambda connection: list_activity(connection, ANNA, 2))
+        self.assertEqual([row.key.event for row in latest], ["sign_in_refused"] * 2)
 
     def test_values(self) -> None:
         """Store neither request nor session, and no value of unlimited length."""

@@ -30,6 +30,7 @@ from gamed.login.routes import drawing_threads
 from gamed.login.start import StartedLogin, StartRequest
 from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.ops.logging import TwistedAuditLog
+from gamed.ops.stored_events import StoringAuditLog
 from gamed.outcomes import LoginFailure
 from gamed.players import tables as player_tables
 from gamed.players.passwords import AsyncPasswordHasher
@@ -111,6 +112,7 @@ class LoginServer:
         self.security: list[str] = []
         self.revoked: list[str] = []
         """The players of whom a session ended because they were too many."""
+        self.audit = StoringAuditLog(TwistedAuditLog(self.security.append), self.databases.auth, self.now_ms)
         self.living: set[str] = set()
         self.providers = dict(providers or {})
         self.log = FailureLines()
@@ -120,7 +122,7 @@ class LoginServer:
         self.service = service_context(
             self.keys,
             self.databases,
-            TwistedAuditLog(self.security.append),
+            self.audit,
             self.now_ms,
             config=config_of(self.terms, configured or {}),
             reactor=self.clock,

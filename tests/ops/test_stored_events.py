@@ -1,5 +1,7 @@
 """Security events reach auth.db without holding up the request that caused them."""
 
+from collections import Counter
+
 from twisted.internet.defer import ensureDeferred
 from twisted.logger import formatEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
@@ -62,6 +64,17 @@ class StoringTests(SynchronousTestCase):
         self.flush()
         self.flush()
         self.assertEqual((len(self.stored()), seen), (WAITING, ["security_events_dropped count=25"]))
+
+    @covers("threats/48")
+    def test_flood_beside_warnings(self) -> None:
+        """Keep a warning that comes when other events have all places; warnings are bounded, too."""
+        for number in range(WAITING + 25):
+            self.audit.record(SecurityEvent.SIGNED_OUT, player=f"ply_{number}", scope="all")
+        for number in range(WAITING + 1):
+            self.audit.record(SecurityEvent.REFRESH_REUSED, player=f"ply_{number}", session="ses_1")
+        self.flush()
+        kept = Counter(each.key.event for each in self.stored())
+        self.assertEqual(kept, {"signed_out": WAITING, "refresh_reused": WAITING})
 
     def test_not_writable(self) -> None:
         """Keep events while auth.db cannot be written, and write each of them once afterwards."""

@@ -32,8 +32,8 @@ HEADINGS = ("LAST", "TIMES", "EVENT", "PLAYER", "DETAILS")
 def events(context: CommandContext, since: int, player: str | None) -> None:
     """Show security events, the latest first: sign-ins, refusals, sign-outs, commands of operators.
 
-    The server keeps them for 90 days. Equal events of one hour are one line, with their number. A running server
-    writes new events after a few seconds.
+    The server keeps them for 90 days. Equal events of one hour are one line, with their number; refused sign-ins of a
+    player, those of one day. A running server writes new events after a few seconds.
     """
     files, player_id = (context.open_for_names(), None) if player is None else context.open_for(player)
     now = now_ms()
