@@ -264,7 +264,7 @@ CEILINGS = {
     "cli/service": 1140,
     "cli/setup": 1440,
     "config": 1900,
-    "database": 1720,
+    "database": 1730,
     "database/postgresql": 2390,
     "database/sqlite": 1370,
     "dev": 840,

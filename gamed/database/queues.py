@@ -108,6 +108,8 @@ class DatabaseQueue(ABC):
         self._starting = False
         self._running = False
         self._pauses = 0
+        self._changed = False
+        """True if the last batch changed something."""
         self._closed = False
         self.batches = [0] * (BATCH_ITEMS.bit_length() + 1)
         """The numbers of batches with 1, up to 2, up to 4, ... transactions; the last: with more than fit."""
@@ -171,7 +173,7 @@ class DatabaseQueue(ABC):
         """Act on the outcomes before the next batch starts; only called if there is a Failure among them."""
 
     def _answered(self, batch: Sequence[_Queued[Any]]) -> None:  # noqa: B027 (a hook)
-        """Act on a batch whose results were delivered."""
+        """Act on a batch that changed something and whose results were delivered."""
 
     def _waits_for_more(self) -> bool:
         """Return whether the next batch starts a turn of the reactor later."""
@@ -229,7 +231,7 @@ class DatabaseQueue(ABC):
         return batch
 
     def _batch_done(self, outcomes: Sequence[Outcome], batch: Sequence[_Queued[Any]]) -> None:
-        self._running = False
+        self._running, changed = False, self._changed  # before the next batch sets it
         errors = [outcome.value for outcome in outcomes if isinstance(outcome, Failure)]
         self._report_disk(errors)
         if errors:
@@ -238,7 +240,8 @@ class DatabaseQueue(ABC):
         for queued, outcome in zip(batch, outcomes, strict=True):
             if not queued.called:
                 queued.callback(outcome)
-        self._answered(batch)
+        if changed:
+            self._answered(batch)
         self._wake_drainers()
 
     def _report_disk(self, errors: Sequence[BaseException | None]) -> None:
@@ -384,7 +387,11 @@ class WriteQueue(DatabaseQueue):
                 assert outcome.value is not None
                 return [detached_failure(outcome.value) for _ in transactions]
             self._first, connection = None, self.thread.pool.connect()  # a new one if that could only read
-        return self._explain(write_batch(self.thread, connection, transactions, self._keys, self._each_keys))
+        before, engine = connection.total_changes, self.thread.engine
+        outcomes = write_batch(self.thread, connection, transactions, self._keys, self._each_keys)
+        # Free pages are no rows, which total_changes counts.
+        self._changed = engine.release_space in transactions or self.thread.pool.connect().total_changes != before
+        return self._explain(outcomes)
 
     def _pop_batch(self) -> list[_Queued[Any]]:
         """Remove the next batch; where keys have an effect, all its transactions have some, or none has.

@@ -58,6 +58,30 @@ class Checkpoints(SynchronousTestCase):
         self.write(200)
         self.assertLess(self.wal.stat().st_size, 32 * MIB)
 
+    def test_refused(self) -> None:
+        """Transactions that change nothing start no checkpoint, however many bytes were announced for them."""
+        small = self.path.stat().st_size
+        self.write(1)
+        for _ in range(100):
+            self.successResultOf(self.stores.state.submit(ask("SELECT 1"), MIB))
+        self.assertEqual(self.path.stat().st_size, small)
+        self.clock.advance(PASSIVE_SECONDS)
+        self.assertGreater(self.path.stat().st_size, small)
+        timers = self.clock.getDelayedCalls()
+        self.successResultOf(self.stores.state.submit(ask("SELECT 1"), MIB))
+        self.assertEqual(self.clock.getDelayedCalls(), timers)
+
+    def test_released_pages(self) -> None:
+        """Pages that are given back are a change, although no row is."""
+        for place in range(24):
+            self.successResultOf(self.stores.state.submit(overwrite(place, MIB), MIB))
+        self.successResultOf(self.stores.state.submit(ask("DELETE FROM blob_part")))
+        self.clock.advance(PASSIVE_SECONDS)
+        large = self.path.stat().st_size
+        self.assertTrue(self.successResultOf(self.stores.state.release_space()))
+        self.clock.advance(PASSIVE_SECONDS)
+        self.assertLess(self.path.stat().st_size, large)
+
     def test_snapshot_of_another(self) -> None:
         """Beside a held snapshot (a backup) the log grows and all queues go on; after it the log shrinks again."""
         with closing(connect(file_uri(self.path, "ro"))) as backup:
