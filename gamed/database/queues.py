@@ -390,7 +390,7 @@ class WriteQueue(DatabaseQueue):
         before, engine = connection.total_changes, self.thread.engine
         outcomes = write_batch(self.thread, connection, transactions, self._keys, self._each_keys)
         # Free pages are no rows, which total_changes counts.
-        self._changed = engine.release_space in transactions or self.thread.pool.connect().total_changes != before
+        self._changed = self.thread.pool.connect().total_changes != before or engine.release_space in transactions
         return self._explain(outcomes)
 
     def _pop_batch(self) -> list[_Queued[Any]]:
