@@ -48,7 +48,7 @@ class RefusedPasswordTests(LoginCase):
             self.assertNotIn(word, "".join(seen[0]))
 
     def test_rows(self) -> None:
-        """A player has one row of an hour with a count, and so have all names together that do not exist."""
+        """A player has one row of a day with a count; all names together that do not exist have one of an hour."""
         for _ in range(3):
             self.guess("Anna")
             self.guess("Nobody")
@@ -61,7 +61,12 @@ class RefusedPasswordTests(LoginCase):
         self.server.clock.advance(3600)
         self.guess("Anna")
         self.guess("Nobody")
-        self.assertEqual(len(self.rows()), 4)
+        counts = sorted((each.key.player_id, each.times) for each in self.rows())
+        self.assertEqual(counts, [("", 1), ("", 6), (ANNA, 5)])
+        self.server.clock.advance(24 * 3600)
+        self.guess("Anna")
+        self.guess("Nobody")
+        self.assertEqual(len(self.rows()), 5)
 
     def test_bounded(self) -> None:
         """Any number of invented names adds one row in an hour, so that it pushes out no event of a player."""
