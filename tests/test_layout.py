@@ -277,7 +277,7 @@ CEILINGS = {
     "passkeys": 940,
     "players": 670,
     "providers": 1510,
-    "saves": 4740,
+    "saves": 4920,
     "sessions": 1340,
     "shared": 1390,
     "tickets": 380,

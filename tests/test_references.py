@@ -2,7 +2,8 @@
 
 - `docs/protocol.md: Sessions` names a page and its headings; a heading may be cited up to its first colon.
 - `SPEC 2.2` names a section of docs/internals/spec.md, `SPEC 2.2/8` a sentence.
-- W1 to W7, R1 to R6 and check 1 to 8 are rows of docs/internals/rules.md; bench/ has letters of its own in its README.
+- W1 to W7, R1 to R6, M1 to M5 and check 1 to 8 are rows of docs/internals/rules.md; bench/ has letters of its own in
+  its README.
 """
 
 import ast

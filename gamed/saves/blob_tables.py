@@ -84,15 +84,6 @@ def find_blob_to_share(connection: Connection, player_id: str, slot: str, conten
     return None if row is None else int(row[0])
 
 
-def blobs_of_player(connection: Connection, player_id: str) -> dict[int, bytes]:
-    """Return the hashes of all finished blobs of the player, by blob_id."""
-    query = """
-        SELECT blob_id, sha256 FROM save_version WHERE player_id = :player_id AND blob_id IS NOT NULL
-        UNION SELECT blob_id, sha256 FROM blob WHERE player_id = :player_id AND refs = 0 AND sha256 IS NOT NULL
-    """
-    return dict(connection.execute(query, {"player_id": player_id}).fetchall())
-
-
 def load_blob(connection: Connection, blob_id: int) -> bytes:
     """Return the bytes of a small blob, unchecked."""
     return b"".join(blob_rows.read_all(connection, blob_id))

@@ -184,7 +184,8 @@ def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) 
     if player_id is None:  # all are scheduled
         return False
     query = """
-        SELECT player_id, slot FROM save WHERE (player_id, slot) > (:player_id, :slot)
+        SELECT player_id, slot FROM save
+        WHERE (player_id, slot) > (:player_id, :slot) AND (current_version IS NOT NULL OR deleted_ms IS NOT NULL)
         ORDER BY player_id, slot LIMIT :limit
     """
     after = {"player_id": player_id, "slot": slot, "limit": SCHEDULED}

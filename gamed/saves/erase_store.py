@@ -6,22 +6,22 @@ begin again. The player's row of `player_saves` stays: it shows a late upload, a
 erased. If the player is deleted, it is an id that nothing else has any more, the new epoch and the time. Cleanup
 deletes it after DELETED_DAYS: no upload is so late, and a cursor needs a token of the player.
 
-A merge is one transaction. It copies no bytes and replaces no current save: where both players have a save in one slot,
-the other player's save becomes a conflict copy. The older history of such a slot is erased with the rest.
+A merge moves rows in steps (merge_store); then what is left is erased.
 
 See docs/owners/players.md: Erasing; docs/protocol.md: Saves.
 """
 
 from collections.abc import Sequence
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gamed.crypto import Random
 from gamed.database.connection import Connection
-from gamed.saves import blob_tables, tables, version_tables
+from gamed.saves import blob_tables, merge_store, tables, version_tables
 from gamed.saves.commands import EraseCommand
-from gamed.saves.limits import Usage
-from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
+from gamed.saves.merge_store import Merge
+from gamed.saves.model import Cursor, new_epoch
 from gamed.saves.write_rules import DeleteDecision, decide_erase
 from gamed.structs import Component
 from gamed.timestamps import Now
@@ -38,6 +38,16 @@ CHECKED_PLAYERS = 512
 """One call of the cleanup looks for rows of deleted players among so many: no index has them, and there may be many."""
 DELETED_PLAYERS = 64
 """One transaction deletes so many of these rows."""
+
+
+class MergeStep(Enum):
+    """The outcome of one transaction of a merge."""
+
+    MORE = "more"
+    HEIR_ERASING = "heir_erasing"
+    """Nothing was done, because an erase of the heir's own saves would erase the new ones; it has to end first."""
+    DONE = "done"
+    """The player has nothing left but what is to be erased, and that has begun."""
 
 
 class EraseStore(Component, frozen=True, kw_only=True):
@@ -58,9 +68,10 @@ class EraseStore(Component, frozen=True, kw_only=True):
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(self.random), new_epoch(self.random)
-        transaction = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
-        while not await self.databases.state.submit(transaction, keys=(player_id, heir_id)):
-            await self.finish(heir_id)
+        transaction = partial(merge_saves, merge=Merge(player_id, heir_id, epochs, now_ms))
+        while (step := await self.databases.state.submit(transaction, keys=(player_id, heir_id))) is not MergeStep.DONE:
+            if step is MergeStep.HEIR_ERASING:
+                await self.finish(heir_id)
         await self.finish(player_id)
 
     async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
@@ -185,91 +196,21 @@ def unreferenced(connection: Connection, player_id: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tuple[str, str], now_ms: int) -> bool:
-    """Move the saves of a player to `heir_id`; `epochs` are for the player, and for the heir's first row.
-
-    Return False, and do nothing, while the heir's own saves are being erased, as that would erase the new ones. It can
-    be repeated: the player's saves count as erased afterwards.
-    """
-    if tables.find_player(connection, player_id).erasing:
-        return True
-    if tables.find_player(connection, heir_id).erasing:
-        return False
-    tables.create_player(connection, heir_id, epochs[1])
-    _move_blobs(connection, player_id, heir_id)
-    taken = set(slots_of(connection, heir_id))  # there may be any number of deleted slots
-    for slot in slots_of(connection, player_id):
-        if slot in taken:
-            _move_copy(connection, player_id, heir_id, slot, now_ms)
-        else:
-            _move_slot(connection, player_id, heir_id, slot)
-    given = tables.find_player(connection, player_id).expired_version
-    tables.note_expired(connection, heir_id, 0, given, count=0)
-    begin_erase(connection, player_id, epochs[0], now_ms)
-    return True
+def merge_saves(connection: Connection, merge: Merge) -> MergeStep:
+    """Give some of a player's saves to another player; repeatable, because what is left counts as erased at the end."""
+    if tables.find_player(connection, merge.player_id).erasing:
+        return MergeStep.DONE
+    if tables.find_player(connection, merge.heir_id).erasing:
+        return MergeStep.HEIR_ERASING
+    tables.create_player(connection, merge.heir_id, merge.epochs[1])
+    if merge_store.move_rows(connection, merge):
+        return MergeStep.MORE
+    merge_store.end_writes(connection, merge)
+    begin_erase(connection, merge.player_id, merge.epochs[0], merge.now_ms)
+    return MergeStep.DONE
 
 
 def slots_of(connection: Connection, player_id: str) -> list[str]:
     """Return the player's slots, deleted ones included."""
     query = "SELECT slot FROM save WHERE player_id = :player_id ORDER BY slot"
     return [slot for (slot,) in connection.execute(query, {"player_id": player_id})]
-
-
-def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
-    """Let the heir own the blobs; where the heir has the same bytes, refer to the heir's blob."""
-    known = {sha256: blob_id for blob_id, sha256 in blob_tables.blobs_of_player(connection, heir_id).items()}
-    equal: dict[int, int] = {}
-    for blob_id, sha256 in blob_tables.blobs_of_player(connection, player_id).items():
-        if sha256 in known:
-            equal[blob_id] = known[sha256]
-        else:
-            values = {"blob_id": blob_id, "heir_id": heir_id}
-            connection.execute("UPDATE blob SET player_id = :heir_id WHERE blob_id = :blob_id", values)
-    if equal:
-        version_tables.move_blobs(connection, player_id, equal)
-
-
-def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
-    current = tables.slot_state(connection, player_id, slot).current
-    versions = version_tables.list_versions(connection, player_id, slot)
-    kept = sum(version.history_bytes for version in versions) - (current.history_bytes if current else 0)
-    if current is None:
-        grown = Usage(history_bytes=kept, deleted_slots=1)
-    else:
-        grown = Usage(slots=1, bytes=current.size, history_bytes=kept)
-    seq, _ = tables.change_player(connection, heir_id, grown)
-    expired = tables.find_player(connection, heir_id).expired_version  # of a slot of this name, perhaps
-    values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq, "expired": expired}
-    where = "WHERE player_id = :player_id AND slot = :slot"
-    move = f"""
-        UPDATE save SET player_id = :heir_id, seq = :seq,
-            last_version = CASE WHEN last_version < :expired THEN :expired ELSE last_version END
-        {where}
-    """
-    connection.execute(move, values)
-    connection.execute(f"UPDATE save_version SET player_id = :heir_id {where}", values)
-
-
-def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, now_ms: int) -> None:
-    current = tables.slot_state(connection, player_id, slot).current
-    if current is None or current.content is None or current.blob_id is None:
-        return
-    state = tables.slot_state(connection, heir_id, slot)
-    heirs = state.current.content if state.current else None
-    if heirs is not None and heirs.sha256 == current.content.sha256:
-        return
-    number = state.last_version + 1
-    copy = Version(
-        slot=slot,
-        version=number,
-        kind=VersionKind.CONFLICT,
-        blob_id=current.blob_id,
-        content=current.content,
-        created_ms=now_ms,
-        retired_ms=now_ms,
-        device=current.device,
-    )
-    version_tables.insert_version(connection, heir_id, copy)
-    blob_tables.add_references(connection, current.blob_id, 1)
-    seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.history_bytes))
-    tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

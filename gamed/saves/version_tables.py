@@ -257,13 +257,13 @@ def delete_histories(connection: Connection, player_id: str, slots: Collection[s
     return sum(counted_bytes(size, ctype or 0, meta or 0) for size, ctype, meta in rows)
 
 
-def move_blobs(connection: Connection, player_id: str, to: Mapping[int, int]) -> None:
-    """Let every version of each of these blobs refer to another one, and count the references."""
-    query = "SELECT slot, version, blob_id FROM save_version WHERE player_id = :player_id"
-    move = "UPDATE save_version SET blob_id = :to WHERE player_id = :player_id AND slot = :slot AND version = :version"
-    for slot, version, blob_id in connection.execute(query, {"player_id": player_id}).fetchall():
-        if (other := to.get(blob_id)) is not None:
-            values = {"to": other, "player_id": player_id, "slot": slot, "version": version}
-            connection.execute(move, values)
-            blob_tables.add_references(connection, other, 1)
-            blob_tables.remove_reference(connection, blob_id)
+def move_blob(connection: Connection, player_id: str, blob_id: int, to: int) -> None:
+    """Let every version of a blob refer to another one, and count the references.
+
+    No index has the versions of a blob, so this reads all of the player, which the database does alone.
+    """
+    query = "UPDATE save_version SET blob_id = :to WHERE player_id = :player_id AND blob_id = :blob_id"
+    moved = connection.execute(query, {"to": to, "player_id": player_id, "blob_id": blob_id}).rowcount
+    if moved:
+        blob_tables.add_references(connection, to, moved)
+        blob_tables.add_references(connection, blob_id, -moved)

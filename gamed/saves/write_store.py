@@ -464,7 +464,7 @@ def _use_or_publish(
     if fresh is None or not blob_tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
-        version_tables.move_blobs(connection, player_id, {known: fresh})
+        version_tables.move_blob(connection, player_id, known, fresh)
         blob_tables.unpublish(connection, known)
     blob_tables.publish(connection, fresh, content.sha256)
     return fresh

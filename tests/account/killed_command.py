@@ -1,6 +1,7 @@
 """This process erases or merges a player and kills itself: `python -m tests.account.killed_command DATA WHAT AFTER`.
 
-WHAT is erase or merge; AFTER is the number of transactions that are committed before the kill -9.
+WHAT is erase, merge, or steps, which is a merge that moves one row at once. AFTER is the number of transactions that
+are committed before the kill -9.
 """
 
 import os
@@ -13,6 +14,7 @@ from gamed.account.service import RemovalService
 from gamed.cli.context import OfflineDatabases
 from gamed.cli.people.removal import CommandPlayerRecords, CommandSaveRemoval, run_inline
 from gamed.crypto import Keys, Secret
+from gamed.saves import merge_store
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 from tests.support.stores import store_of
 
@@ -41,6 +43,8 @@ def remove(files: OfflineDatabases, what: str) -> None:
     if what == "erase":
         run_inline(removal.erase(ANNA))
         return
+    if what == "steps":
+        merge_store.MOVED_COPIES = merge_store.MOVED_VERSIONS = 1
     files.write_auth(lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS))
     run_inline(removal.resume())
 

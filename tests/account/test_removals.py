@@ -4,6 +4,7 @@ See docs/owners/players.md: Erasing.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import pairwise
@@ -266,6 +267,30 @@ class MergeTests(FolderCase):
             if not cut:
                 break
         self.assertIn(after, range(4, max(STEPS)), "killed at every step, and then not any more")
+
+    def test_killed_between_small_steps(self) -> None:
+        """After kill -9 at any step the heir has all or none of the saves, and each version is there once."""
+        for after in STEPS:
+            self.begin()
+            self.store.run_transaction(STATE, self.more_saves)
+            before = self.rows(STATE, f"SELECT slot, sha256 FROM save_version WHERE player_id = '{ANNA}' ORDER BY 1, 2")
+            cut = self.dies("steps", after)
+            slots = {slot for (slot,) in self.rows(STATE, f"SELECT slot FROM save WHERE player_id = '{BERT}'")}
+            self.assertIn(slots & {"auto", "long"}, (set(), {"auto", "long"}))
+            if cut:
+                found = self.rows(STATE, "SELECT slot, sha256 FROM save_version ORDER BY 1, 2")
+                self.assertTrue(Counter(before) <= Counter(found), "no version is lost before the end")
+            self.resume()
+            self.assert_merged()
+            numbers = "SELECT version FROM save_version WHERE slot = 'long' ORDER BY version"
+            self.assertEqual(self.rows(STATE, numbers), [(number,) for number in range(1, 6)])
+            if not cut:
+                break
+        self.assertIn(after, range(12, max(STEPS)), "killed at every step, and then not any more")
+
+    def more_saves(self, connection: Connection) -> None:
+        for number in range(5):
+            save(connection, ANNA, "long", b"%d" % number)
 
     def test_of_a_lost_auth_db(self) -> None:
         """A player whom only state.db knows, as after the loss of auth.db, is merged, too."""

@@ -50,8 +50,10 @@ LOCAL: Mapping[str, Mapping[str, Collection[Any]]] = {
     "gamed.players.tables:latest_players": {"signed_in": ["coalesce(p.last_sign_in_ms, 0)"]},
     "gamed.players.tables:_named": {"where": ["", "WHERE a.name_index = :wanted"], "order": ["ORDER BY p.player_id"]},
     "gamed.saves.erase_store:erase_step": {"some": ["(SELECT slot FROM save WHERE player_id = :player_id)"]},
-    "gamed.saves.erase_store:_move_slot": {"where": ["WHERE player_id = :player_id AND slot = :slot"]},
     "gamed.saves.erase_store:delete_players": {"marks": ["?, ?"]},
+    "gamed.saves.merge_store:_give_slots": {"which": ["s.deleted_ms IS NOT NULL"]},
+    "gamed.saves.merge_store:_give_bytes": {"marks": ["?, ?"]},
+    "gamed.saves.merge_store:_drop_shells": {"marks": ["?, ?"]},
     "gamed.saves.blob_tables:find_blobs": {"marks": ["?, ?"]},
     "gamed.saves.blob_tables:remove_references_of": {
         "marks": ["?, ?"],

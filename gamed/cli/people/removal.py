@@ -25,6 +25,8 @@ from gamed.passkeys.limits import MAX_PASSKEYS
 from gamed.players.errors import PlayerUnknown
 from gamed.players.model import NamedPlayer
 from gamed.saves import erase_store
+from gamed.saves.erase_store import MergeStep
+from gamed.saves.merge_store import Merge
 from gamed.saves.model import new_epoch
 from gamed.sessions.credentials import PASSKEY
 from gamed.structs import Component
@@ -47,13 +49,11 @@ class CommandSaveRemoval(Component, frozen=True, kw_only=True):
         self.finish(player_id)
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        epochs = new_epoch(token_bytes), new_epoch(token_bytes)
-
-        def transaction(connection: Connection) -> bool:
-            return erase_store.merge_saves(connection, player_id, heir_id, epochs, now_ms)
-
-        while not self.files.write_state(transaction):
-            self.finish(heir_id)
+        order = Merge(player_id, heir_id, (new_epoch(token_bytes), new_epoch(token_bytes)), now_ms)
+        transaction = partial(erase_store.merge_saves, merge=order)
+        while (step := self.files.write_state(transaction)) is not MergeStep.DONE:
+            if step is MergeStep.HEIR_ERASING:
+                self.finish(heir_id)
         self.finish(player_id)
 
     def clear_logs(self) -> None:
