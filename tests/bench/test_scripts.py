@@ -134,6 +134,17 @@ class OwnerPageTests(SynchronousTestCase):
         self.assertEqual(missing, set())
 
 
+class RemovalTests(SynchronousTestCase):
+    def test_both_are_measured(self) -> None:
+        """`python -m bench.removals --smoke` merges and erases a player on both stores."""
+        shown = run_script(self, "bench.removals", "--smoke")
+        for store in ("SQLite", "PostgreSQL"):
+            self.assertRegex(shown, rf"{store}: 4,\d\d\d rows")
+        for name in ("quiet", "merge", "erase"):
+            found = re.findall(rf"(?m)^  {name} +[\d.]+ s: PUT p50 [\d.]+ p99 [\d.]+ max ([\d.]+) ms", shown)
+            self.assertEqual(len(found), 2, shown)
+
+
 class WorstDayTests(SynchronousTestCase):
     def test_both_are_measured(self) -> None:
         """`python -m bench.worst_day --smoke` simulates, attacks and measures on both stores."""
