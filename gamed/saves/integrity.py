@@ -124,7 +124,12 @@ CHECKS = (
         """
         SELECT v.player_id, v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
         WHERE v.kind != 'delete' AND (
-            b.sha256 IS DISTINCT FROM v.sha256 OR b.size IS DISTINCT FROM v.size OR b.player_id != v.player_id)
+            b.sha256 IS DISTINCT FROM v.sha256 OR b.size IS DISTINCT FROM v.size
+            OR b.player_id != v.player_id AND NOT EXISTS (
+                SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
+                    AND s.current_version IS NULL AND s.deleted_ms IS NULL
+            )
+        )
         """,
     ),
     ConsistencyCheck(

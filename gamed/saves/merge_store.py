@@ -73,8 +73,7 @@ def end_writes(connection: Connection, merge: Merge) -> None:
         UPDATE player_saves SET epoch = :epoch, seq = seq + 1, erased_ms = :now_ms
         WHERE player_id = :player_id AND epoch <> :epoch
     """
-    values = {"player_id": merge.player_id, "epoch": merge.epochs[0], "now_ms": merge.now_ms}
-    connection.execute(query, values)
+    connection.execute(query, {"player_id": merge.player_id, "epoch": merge.epochs[0], "now_ms": merge.now_ms})
 
 
 _LIVE = "s.current_version IS NOT NULL"
@@ -134,10 +133,8 @@ def _move_deleted(connection: Connection, merge: Merge) -> bool:
 
 def _move_slots(connection: Connection, merge: Merge, give: str, slots: int) -> bool:
     heir = tables.find_player(connection, merge.heir_id)
-    before = heir.cursor.seq
-    values = {"player_id": merge.player_id, "heir_id": merge.heir_id, "before": before}
-    given = {"expired": heir.expired_version, "slots": slots}
-    count = connection.execute(give, values | given).rowcount
+    values = {"player_id": merge.player_id, "heir_id": merge.heir_id, "before": heir.cursor.seq}
+    count = connection.execute(give, {**values, "expired": heir.expired_version, "slots": slots}).rowcount
     if not count:
         return False
     end_writes(connection, merge)
@@ -257,8 +254,7 @@ def _copy(connection: Connection, merge: Merge, current: Version) -> bool:
         device=current.device,
     )
     version_tables.insert_version(connection, merge.heir_id, copy)
-    query = "UPDATE blob SET player_id = ? WHERE blob_id = ?"
-    connection.execute(query, (merge.heir_id, current.blob_id))
+    connection.execute("UPDATE blob SET player_id = ? WHERE blob_id = ?", (merge.heir_id, current.blob_id))
     seq, _ = tables.change_player(connection, merge.heir_id, Usage(history_bytes=copy.history_bytes))
     tables.touch_slot(connection, merge.heir_id, current.slot, last_version=number, seq=seq, prune_at_ms=merge.now_ms)
     return True
