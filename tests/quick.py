@@ -54,7 +54,7 @@ ROWS = {
     "gamed/config": "tests.config tests.startup tests.test_guides tests.cli tests.e2e.test_owner_paths",
     "gamed/database": (
         "tests.database tests.processes tests.startup tests.cli tests.e2e.test_failing_disk tests.e2e.test_full_disk "
-        "tests.e2e.test_locked_store"
+        "tests.e2e.test_locked_store tests.e2e.test_refused_writes"
     ),
     "gamed/database/postgresql": (
         "tests.database tests.processes tests.startup tests.cli tests.e2e.test_old_primary "

@@ -46,6 +46,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.database.postgresql.dump:_VERSION": [
         ("(PostgreSQL) 1", "0", "x"), ("", "(PostgreSQL) ", ""), ("", "(PostgreSQL", "")
     ],
+    "gamed.cli.checks.doctor_local:_STAMP": [("", "1", "T"), ("20261001T", "1", "Z")],
     "gamed.cli.service.listen:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
     "gamed.cli.service.listen:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
     "gamed.cli.service.listen:_ADDRESS": [("", "1", "a"), ("[", ":", "]"), ("", "1.", "a"), ("[::1]:", "1", "a")],
