@@ -433,6 +433,9 @@ class Tools:
 	const LOWER = "abcdefghijklmnopqrstuvwxyz0123456789"
 	const ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	const BASE64URL = ALPHANUMERIC + "-_"
+	const TYPES = {
+		"text": TYPE_STRING, "number": TYPE_INT, "flag": TYPE_BOOL, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY
+	}
 	const HOLD_TAB = """
 		if (navigator.locks && !["held", "asked"].includes(window.gamedTab)) {
 			window.gamedTab = "asked";
@@ -470,17 +473,17 @@ class Tools:
 	static func json(answer: Result) -> Result:
 		return answer.value.json() if answer.error == null else answer
 
-	# A member that the protocol requires of the object that a call has found, or the call's error; `type` is "text",
-	# "number", "object" or "list".
-	static func member(of: Result, name: String, type: String) -> Result:
+	# A member that the protocol requires of the object that a call has found, or the call's error. `type` is one of
+	# TYPES; or [one of them, the value without such a member]; or that of each member of an object.
+	static func member(of: Result, name: String, type: Variant) -> Result:
+		if type is Dictionary:
+			return members(member(of, name, "object"), type)
 		if of.error:
 			return of
-		var value: Variant = of.value.get(name)
-		if type == "number":
-			value = integer(value)
-			return lacks(name) if value == null else Result.ok(value)
-		var types := {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
-		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
+		var found: Variant = typed(of.value.get(name), type[0] if type is Array else type)
+		if found == null and not type is Array:
+			return lacks(name)
+		return Result.ok(type[1] if found == null else found)
 
 	# Result of {name: value} of such members; `types` has the type of each.
 	static func members(of: Result, types: Dictionary) -> Result:
@@ -492,12 +495,24 @@ class Tools:
 			found[name] = one.value
 		return Result.ok(found)
 
-	# Those of one type of the engine, such as TYPE_STRING.
-	static func filtered(listed: Array, type: int) -> Array:
+	# A Dictionary of these members of another.
+	static func part(of: Dictionary, names: Array) -> Dictionary:
+		var made := {}
+		for name: String in names:
+			made[name] = of[name]
+		return made
+
+	# The value, if its type is this one of TYPES; else null.
+	static func typed(value: Variant, type: String) -> Variant:
+		var found: Variant = integer(value) if type == "number" else value
+		return found if typeof(found) == TYPES[type] else null
+
+	# Those of one of TYPES.
+	static func filtered(listed: Array, type: String) -> Array:
 		var found := []
 		for each: Variant in listed:
-			if typeof(each) == type:
-				found.append(each)
+			if typed(each, type) != null:
+				found.append(typed(each, type))
 		return found
 
 	static func hash_of(data: PackedByteArray) -> PackedByteArray:
@@ -520,24 +535,19 @@ class Tools:
 	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
 	static func ascii_json(value: Variant) -> String:
 		var text := Platform.json(value)
-		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
-			return text
-		var parts := PackedStringArray()
-		var begin := 0
-		var i := 0
-		while i < text.length():
-			var at := i
-			var unit := text.unicode_at(i)
-			if unit == 92:  # a backslash; the engine also writes \v, which JSON does not have
-				i += 1
-				unit = 11 if text.unicode_at(i) == 118 else 92
-			if unit < 32 or unit > 126:
-				parts.append(text.substr(begin, at - begin))
-				parts.append(_escaped(unit))
-				begin = i + 1
-			i += 1
-		parts.append(text.substr(begin, text.length() - begin))
-		return Platform.join(parts, "")
+		if not only(text, VISIBLE + " \""):
+			var parts := PackedStringArray()
+			var begin := 0
+			for i in range(text.length()):
+				var unit := text.unicode_at(i)
+				if unit < 32 or unit > 126:
+					parts.append(text.substr(begin, i - begin))
+					parts.append(_escaped(unit))
+					begin = i + 1
+			parts.append(text.substr(begin, text.length() - begin))
+			text = Platform.join(parts, "")
+		# The engine also writes \v, which JSON does not have. A tab, which the text has not, stands for two backslashes.
+		return text.replace("\\\\", "\t").replace("\\v", "\\u000b").replace("\t", "\\\\")
 
 	static func _escaped(unit: int) -> String:
 		if unit > 0xFFFF:
@@ -565,6 +575,21 @@ class Tools:
 				if depth > 64:
 					return true
 		return false
+
+	# Result of a list of the values of these, or the first error.
+	static func all(results: Array) -> Result:
+		var found := []
+		for each: Result in results:
+			if each.error:
+				return each
+			found.append(each.value)
+		return Result.ok(found)
+
+	# The first match of a regular expression; null if there is none.
+	static func matched(pattern: String, text: String) -> RegExMatch:
+		var compiled := RegEx.new()
+		compiled.compile(pattern)
+		return compiled.search(text)
 
 	# Random letters for names of files; not secret.
 	static func token() -> String:
@@ -596,6 +621,11 @@ class Tools:
 class Origin:
 	const LOOPBACK = ["localhost", "127.0.0.1", "::1"]
 	const PORTS = {"https": 443, "http": 80}
+	const PATTERN = (  # a `number` is an IPv6 address
+		"(?s)^(?<scheme>[Hh][Tt][Tt][Pp][Ss]?)://"
+		+ "(?:(?<name>[A-Za-z0-9._-]+)|\\[(?<number>[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)\\])"
+		+ "(?::(?<port>[0-9]{1,5}))?(?<rest>[/?#].*)?\\z"
+	)
 
 	var scheme: String = ""  ## https, or http on this machine only.
 	var host: String = ""  ## In lower case.
@@ -622,47 +652,23 @@ class Origin:
 
 	## The path of a URL, with its query.
 	static func path_of(url: String) -> String:
-		var found: Variant = _parts(url)
-		return found["rest"] if found else ""
-
-	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is not an address.
-	static func _parts(url: String) -> Variant:
-		var at := url.find("://")
-		var found := {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
-		var place := url.substr(at + 3, url.length())
-		if not found["scheme"] in PORTS:
-			return null
-		for i in range(place.length()):
-			if place[i] in "/?#":
-				found["rest"] = place.substr(i, place.length())
-				place = place.substr(0, i)
-				break
-		var colon := place.find(":", place.find("]") + 1)
-		if colon >= 0:
-			found["port"] = place.substr(colon + 1, place.length())
-			place = place.substr(0, colon)
-			if not Tools.only(found["port"], Tools.DIGITS, 5):
-				return null
-		found["host"] = place.to_lower()
-		return found
+		var found := Tools.matched(PATTERN, url)
+		return found.get_string("rest") if found else ""
 
 	static func _untrusted(detail: String) -> Result:
 		return Result.wrong("untrusted_address", detail)
 
 	static func _split(url: String) -> Result:
-		var found: Variant = _parts(url)
+		var found := Tools.matched(PATTERN, url)
 		if found == null:
 			return _untrusted("That is not the address of a server.")
 		var made := Origin.new()
-		made.scheme = found["scheme"]
-		made.host = found["host"].rstrip(".")
-		made.port = int(found["port"]) if found["port"] != "" else PORTS[made.scheme]
-		var numbered := made.host.begins_with("[") and made.host.ends_with("]")
-		if numbered:
-			made.host = made.host.substr(1, made.host.length() - 2)
-			numbered = ":" in made.host and made.host.is_valid_ip_address()
-		var named := Tools.only(made.host, Tools.LOWER + "._-") and not "" in Array(made.host.split("."))
-		if not (named or numbered) or made.port < 1 or made.port > 65535:
+		made.scheme = found.get_string("scheme").to_lower()
+		made.host = (found.get_string("name").rstrip(".") + found.get_string("number")).to_lower()
+		made.port = int(found.get_string("port")) if found.get_string("port") != "" else PORTS[made.scheme]
+		var labels := Array(made.host.split("."))
+		var valid := made.host.is_valid_ip_address() if ":" in made.host else not "" in labels
+		if not valid or made.port < 1 or made.port > 65535:
 			return _untrusted("That is not the address of a server.")
 		if made.scheme == "http" and not made.host in LOOPBACK:
 			return _untrusted("%s needs https://, so that others cannot listen in." % made.host)
@@ -695,6 +701,25 @@ class Answer:
 	var status: int = 0
 	var headers: Dictionary = {}  # names in lower case
 	var body := PackedByteArray()
+
+	# The head of the answer that is arriving.
+	static func begun(http: HTTPClient) -> Answer:
+		var made := Answer.new()
+		made.status = http.get_response_code()
+		for line: String in http.get_response_headers():
+			var colon := line.find(":")
+			var name := line.substr(0, colon).strip_edges().to_lower()
+			var value := line.substr(colon + 1, line.length()).strip_edges()
+			var more := made.headers.has(name)
+			made.headers[name] = "%s, %s" % [made.headers[name], value] if more else value
+		return made
+
+	# True if that many bytes are all of the body. `ended`: the server has said so in its last chunk.
+	func is_whole(method: String, size: int, ended: bool) -> bool:
+		if method == "HEAD" or status in [204, 304] or Platform.is_web():
+			return true
+		var length: String = headers.get("content-length", "")
+		return size == int(length) if Tools.only(length, Tools.DIGITS, 15) else ended
 
 	func media_type() -> String:
 		return headers.get("content-type", "").split(";")[0].strip_edges().to_lower()
@@ -774,11 +799,15 @@ func _request(method: String, path: String, how: Dictionary = {}) -> Result:
 
 # Pauses before the next try of a call, with `how` as for `_request`; false at once if there is none.
 func _paused_after(error: GamedError, attempt: int, how: Dictionary) -> bool:
+	var _me := self
 	var seconds := pause_after(error, attempt)
 	var longest: float = how.get("longest_pause", LONGEST_PAUSE_SECONDS)
 	if not error.passing or attempt + 1 == how.get("tries", _tries) or seconds > longest or _is_over(how):
 		return false
-	await _pause(seconds)
+	_root_client().paused.emit(seconds)
+	var end := Time.get_ticks_msec() + seconds * 1000 * pauses
+	while Time.get_ticks_msec() < end and not is_closed():
+		await Platform.frame()
 	return true
 
 
@@ -855,81 +884,40 @@ func _sent(
 	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
 
-# Result of the Answer of a request that was sent.
+# Result of the Answer to a request that was sent: all of it, or an error, never the first part of one that broke off.
 func _taken(http: HTTPClient, method: String, how: Dictionary) -> Result:
-	var taking := Taking.new(http, method, how)
+	var answer := Answer.begun(http)
+	var chunked := http.is_response_chunked()
+	var limit: int = how.get("limit", MAX_JSON_BYTES) if answer.status < 300 else MAX_JSON_BYTES
+	var sink: Variant = how.get("sink") if answer.status in [200, 206] else null
+	var error: GamedError = sink.begin(answer) if sink else null
+	var body := PackedByteArray()
+	var size := 0
 	var since := Time.get_ticks_msec()
-	while http.get_status() == HTTPClient.STATUS_BODY:
-		if taking.some():
-			since = Time.get_ticks_msec()
-		if taking.error:
-			return Result.failed(taking.error)
-		if http.get_status() == HTTPClient.STATUS_BODY:
+	var frame := Time.get_ticks_usec()
+	while error == null and http.get_status() == HTTPClient.STATUS_BODY:
+		var part := http.read_response_body_chunk()
+		size += part.size()
+		if size > limit:
+			error = GamedError.new("not_gamed", "The server's answer is larger than any expected here.")
+		elif part.size() == 0:
+			http.poll()  # updates the status of the connection
+		elif sink:
+			error = sink.take(part)
+		else:
+			body.append_array(part)
+		since = Time.get_ticks_msec() if part.size() > 0 else since
+		var waits := part.size() == 0 or Time.get_ticks_usec() - frame > FRAME_USEC
+		if waits and error == null and http.get_status() == HTTPClient.STATUS_BODY:
 			if _must_end(since, how):
 				return Result.failed(_unreachable("stopped answering"))
 			await Platform.frame()
-	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
-
-
-# Reads an answer while it arrives: all of it, or an error, never the first part of a body that broke off.
-class Taking:
-	var error: GamedError = null
-	var _http: HTTPClient
-	var _method: String = ""
-	var _answer := Answer.new()
-	var _body := PackedByteArray()
-	var _size: int = 0
-	var _limit: int = 0
-	var _sink: Variant = null
-	var _chunked: bool = false
-
-	func _init(http: HTTPClient, method: String, how: Dictionary) -> void:
-		_http = http
-		_method = method
-		_answer.status = http.get_response_code()
-		for line: String in http.get_response_headers():
-			var colon := line.find(":")
-			var name := line.substr(0, colon).strip_edges().to_lower()
-			var value := line.substr(colon + 1, line.length()).strip_edges()
-			var more := _answer.headers.has(name)
-			_answer.headers[name] = "%s, %s" % [_answer.headers[name], value] if more else value
-		_chunked = http.is_response_chunked()
-		_limit = how.get("limit", MAX_JSON_BYTES) if _answer.status < 300 else MAX_JSON_BYTES
-		if how.get("sink") and _answer.status in [200, 206]:
-			_sink = how["sink"]
-			error = _sink.begin(_answer)
-
-	# Reads arrived bytes for at most FRAME_USEC; true if there were any.
-	func some() -> bool:
-		var before := _size
-		var frame := Time.get_ticks_usec()
-		while error == null and Time.get_ticks_usec() - frame < FRAME_USEC:
-			if _http.get_status() != HTTPClient.STATUS_BODY:
-				break
-			var part := _http.read_response_body_chunk()
-			if part.size() == 0:
-				_http.poll()  # updates the status of the connection
-				break
-			_size += part.size()
-			if _size > _limit:
-				error = GamedError.new("not_gamed", "The server's answer is larger than any expected here.")
-			elif _sink:
-				error = _sink.take(part)
-			else:
-				_body.append_array(part)
-		return _size > before
-
-	func whole() -> bool:
-		if _method == "HEAD" or _answer.status in [204, 304] or Platform.is_web():
-			return true
-		var length: String = _answer.headers.get("content-length", "")
-		if Tools.only(length, Tools.DIGITS, 15):
-			return _size == int(length)
-		return _chunked and _http.get_status() == HTTPClient.STATUS_CONNECTED
-
-	func done() -> Answer:
-		_answer.body = _body
-		return _answer
+			frame = Time.get_ticks_usec()
+	answer.body = body
+	var ended := chunked and http.get_status() == HTTPClient.STATUS_CONNECTED
+	if error == null and not answer.is_whole(method, size, ended):
+		error = _unreachable("broke off its answer")
+	return Result.failed(error) if error else Result.ok(answer)
 
 
 # The error of a request without an answer; another one if that is because the call had to end.
@@ -946,14 +934,6 @@ static func pause_after(error: GamedError, attempt: int) -> float:
 	if error.retry_after != null:
 		return error.retry_after + random.randf_range(0, min(error.retry_after, 3.0) + 0.1)
 	return random.randf_range(0.1, min(8.0, 0.5 * pow(2, attempt)))
-
-
-func _pause(seconds: float) -> void:
-	var _me := self
-	_root_client().paused.emit(seconds)
-	var end := Time.get_ticks_msec() + seconds * 1000 * pauses
-	while Time.get_ticks_msec() < end and not is_closed():
-		await Platform.frame()
 
 
 # --- What is kept between runs ----------------------------------------------------------------------------------------
@@ -1053,6 +1033,13 @@ class Disk:
 		if not done and size_of(path) >= 0:
 			remove(path + ".new")  # without the old file, `read` finds this one at the next start
 		return done
+
+	# Opens a file for more bytes behind those that it has, or without any; null if it cannot be opened.
+	static func open_end(path: String, with_bytes: bool) -> FileAccess:
+		var file := Platform.open(path, FileAccess.READ_WRITE if with_bytes else FileAccess.WRITE)
+		if file:
+			file.seek_end()
+		return file
 
 	# null if the file is missing. On a system that cannot rename over a file in one step, `<path>.new` may have the bytes.
 	static func read(path: String) -> Variant:
@@ -1372,16 +1359,11 @@ class SignIn:
 	var _proofs: Array = []
 	var _listener: ReturnListener = null
 	var _asked: bool = false
-	var _secret: Variant = null
 	var _cancelled: bool = false
 	var _over: bool = false
 	var _deadline: int = 0
-	var _login_id: String = ""
-	var _login_url: String = ""
-	var _qr_url: Variant = null
+	var _login: Dictionary = {}  # what the server has answered
 	var _poll_path: String = ""
-	var _max_wait: int = 25
-	var _code_only: bool = false
 
 	# options: those of `sign_in`, and intent: login, adopt, link.
 	func _init(client: GamedClient, person: Object, options: Dictionary) -> void:
@@ -1398,7 +1380,6 @@ class SignIn:
 		_over = true
 		if _listener:
 			_listener.open = false
-			_listener = null
 		if result.error and not result.error.is_a("LoginFailed"):
 			await cancel()
 		return result
@@ -1407,8 +1388,8 @@ class SignIn:
 	func cancel() -> void:
 		var _me := self
 		_cancelled = true
-		if _secret != null:
-			var how := {"bearer": _secret, "timeout": 5, "tries": 1, "last": true}
+		if _login.size() > 0:
+			var how := {"bearer": _login["device_secret"], "timeout": 5, "tries": 1, "last": true}
 			await _client._root_client()._request("POST", "/auth/login/cancel", how)
 
 	## For "Show me a code": opens the page that shows it, unless the sign-in is over.
@@ -1422,7 +1403,7 @@ class SignIn:
 		var begin: String = "" if uri == null else uri + ("&" if "?" in uri else "?")
 		var ticket: Variant = null
 		if begin != "" and url.length() <= 2048 and url.begins_with(begin):
-			ticket = ReturnListener.ticket_in(url.substr(begin.length(), url.length()), _login_id)
+			ticket = ReturnListener.ticket_in(url.substr(begin.length(), url.length()), _login.get("login_id", ""))
 		if ticket != null:
 			var proof := Proof.new("ticket", ticket)
 			proof.replied = true  # no browser waits for an answer
@@ -1430,12 +1411,11 @@ class SignIn:
 		return ticket != null
 
 	func _run() -> Result:
-		var chosen := await _choose()
-		if chosen.error:
-			return chosen
-		var started := await _start()
-		if started.error:
-			return started
+		var begun := await _choose()
+		if begun.error == null:
+			begun = await _start()
+		if begun.error:
+			return begun
 		if _cancelled:
 			await cancel()  # the server has just made the login
 			return _cancellation()
@@ -1482,45 +1462,38 @@ class SignIn:
 			_listener.done_url = _client.origin.text() + "/auth/login/done"
 			if _listener.listen():
 				body["loopback_port"] = _listener.port
-			else:
-				_listener = null
-		var answer: Result
+		var how := {"json": body}
 		if _intent == "link":
-			answer = await _client._game("POST", "/auth/login", {"json": body})
-		else:
-			answer = await _client._request("POST", "/auth/login", {"json": body})
-		return _started(Tools.json(answer))
+			return _started(await _client._game_json("POST", "/auth/login", how))
+		return _started(Tools.json(await _client._request("POST", "/auth/login", how)))
 
 	func _started(answer: Result) -> Result:
 		var types := {"device_secret": "text", "expires_in": "number", "login_url": "text", "login_id": "text"}
-		types["poll"] = "object"
-		var read := Tools.members(answer, types)
-		var poll := Tools.members(Tools.member(read, "poll", "object"), {"url": "text", "max_wait": "number"})
-		if poll.error:
-			return poll
-		var found: Dictionary = read.value
-		_secret = found["device_secret"]
-		_deadline = Time.get_ticks_msec() + (found["expires_in"] + 30) * 1000
-		for url: String in [found["login_url"], poll.value["url"]]:
+		types["poll"] = {"url": "text", "max_wait": "number"}
+		types["qr_url"] = ["text", null]
+		types["return_proof"] = ["text", ""]
+		var found := Tools.members(answer, types)
+		if found.error:
+			return found
+		_login = found.value
+		_deadline = Time.get_ticks_msec() + (_login["expires_in"] + 30) * 1000
+		for url: String in [_login["login_url"], _login["poll"]["url"]]:
 			var trusted := _client.origin.require(url)
 			if trusted.error:
 				return trusted
-		_login_id = found["login_id"]
-		_login_url = found["login_url"]
-		var picture: Variant = answer.value.get("qr_url")
-		_qr_url = picture if picture is String and _client.origin.require(picture).error == null else null
-		_poll_path = Origin.path_of(poll.value["url"]).split("?")[0].split("#")[0]
-		_max_wait = int(min(poll.value["max_wait"], 25))
-		_code_only = Tools.text(answer.value, "return_proof") == "code"
+		if _login["qr_url"] != null and _client.origin.require(_login["qr_url"]).error:
+			_login["qr_url"] = null
+		_poll_path = Origin.path_of(_login["poll"]["url"]).split("?")[0].split("#")[0]
 		if _listener:
-			_listener.login_id = _login_id
+			_listener.login_id = _login["login_id"]
 		return Result.ok()
 
 	func _show() -> void:
+		var url: String = _login["login_url"]
 		var own: bool = _person.has_method("open_browser")
-		var opened: bool = _person.open_browser(_login_url) if own else _client.open_browser(_login_url)
+		var opened: bool = _person.open_browser(url) if own else _client.open_browser(url)
 		if _person.has_method("browser_opened"):
-			_person.browser_opened(_login_url, opened, _qr_url)
+			_person.browser_opened(url, opened, _login["qr_url"])
 
 	# Collects until the login has ended. A lost answer loses nothing: the same proof is sent again.
 	func _settle() -> Result:
@@ -1561,12 +1534,12 @@ class SignIn:
 
 	# Gets one answer of collect, with as many tries as the login's lifetime allows.
 	func _collect(proof: Proof) -> Result:
-		var wait := 0 if proof or stage == "proof_required" else _max_wait
+		var wait := 0 if proof or stage == "proof_required" else int(min(_login["poll"]["max_wait"], 25))
 		var body := {"wait": wait, "seen": stage}
 		if proof:
 			body[proof.kind] = proof.text
 		var timeout := wait + _client.timeout_seconds
-		var how := {"json": body, "bearer": _secret, "timeout": timeout, "tries": 1}
+		var how := {"json": body, "bearer": _login["device_secret"], "timeout": timeout, "tries": 1}
 		var attempt := 0
 		while not _cancelled:
 			var answer: Result = await _client._request("POST", _poll_path, how)
@@ -1580,7 +1553,7 @@ class SignIn:
 
 	# Waits 5 s for the browser's return; null after that, and the player is asked for a code, once.
 	func _await_proof() -> Proof:
-		if _code_only:
+		if _login["return_proof"] == "code":
 			_ask_for_code(null)
 		var end := Time.get_ticks_msec() + _client.return_seconds * 1000
 		while Time.get_ticks_msec() < end and not (_cancelled or _client.is_closed()):
@@ -1594,7 +1567,8 @@ class SignIn:
 		if (attempts_left == null and _asked) or not _person.has_method("finish_code"):
 			return
 		_asked = true
-		var code: Variant = await _person.finish_code(null if _code_only else self, attempts_left)
+		var shown: SignIn = null if _login["return_proof"] == "code" else self
+		var code: Variant = await _person.finish_code(shown, attempts_left)
 		if code != null and code != "":
 			_proofs.append(Proof.new("finish_code", code))
 
@@ -1612,20 +1586,17 @@ static func open_browser(url: String) -> bool:
 
 ## The game's language as a tag of BCP 47: "pt_BR.UTF-8" is "pt-BR"; "" for "C" and others that name no language.
 func language() -> String:
-	var pattern := RegEx.new()
-	pattern.compile("^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])")
-	var found := pattern.search(locale if locale != "" else OS.get_locale())
+	var pattern := "^[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}(?![A-Za-z0-9])"
+	var found := Tools.matched(pattern, locale if locale != "" else OS.get_locale())
 	return found.get_string().replace("_", "-") if found else ""
 
 
 func _device() -> Dictionary:
-	var platform := Platform.system()
-	var called := device_name if device_name != "" else OS.get_environment("COMPUTERNAME")
-	if called == "":
-		called = Disk.system_line("/proc/sys/kernel/hostname")
-	if called == "":
-		called = OS.get_model_name()
-	return {"name": app, "version": app_version, "platform": platform, "device_name": called.substr(0, 64)}
+	var host := Disk.system_line("/proc/sys/kernel/hostname")
+	var called := ""
+	for name: String in [device_name, OS.get_environment("COMPUTERNAME"), host, OS.get_model_name()]:
+		called = called if called != "" else name.substr(0, 64)
+	return {"name": app, "version": app_version, "platform": Platform.system(), "device_name": called}
 
 
 # --- Saves ------------------------------------------------------------------------------------------------------------
@@ -1638,22 +1609,20 @@ class SaveInfo:
 	static func of(value: Variant) -> Result:
 		if not value is Dictionary:
 			return Tools.lacks("save")
-		var types := {"slot": "text", "version": "number", "etag": "text", "size": "number", "sha256": "text"}
+		var types := {
+			"slot": "text", "version": "number", "etag": "text", "size": "number", "sha256": "text",
+			"content_type": ["text", ""], "modified": ["text", ""], "meta": ["object", {}], "conflicts": ["list", []],
+			"device": ["text", null],
+		}
 		var found := Tools.members(Result.ok(value), types)
 		if found.error:
 			return found
 		var made: Dictionary = found.value
 		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
 			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
-		var type := Tools.text(value, "content_type")
-		made["content_type"] = type if type != "" else BINARY
-		made["modified"] = Tools.text(value, "modified")
-		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
-		made["conflicts"] = []
-		for number: Variant in value["conflicts"] if value.get("conflicts") is Array else []:
-			if Tools.integer(number) != null:
-				made["conflicts"].append(Tools.integer(number))
-		made["device"] = value["device"] if value.get("device") is String else null
+		if made["content_type"] == "":
+			made["content_type"] = BINARY
+		made["conflicts"] = Tools.filtered(made["conflicts"], "number")
 		return Result.ok(made)
 
 	static func _is_etag(text: String) -> bool:
@@ -1733,7 +1702,7 @@ func _root_client() -> GamedClient:
 func policy() -> Result:
 	var found := Tools.members(await _offered("/auth/config"), {"mode": "text", "providers": "list"})
 	if found.error == null:
-		found.value["providers"] = Tools.filtered(found.value["providers"], TYPE_STRING)
+		found.value["providers"] = Tools.filtered(found.value["providers"], "text")
 	return found
 
 
@@ -1757,14 +1726,9 @@ func providers() -> Result:
 			found.append({"name": name, "label": name.substr(0, 1).to_upper() + name.substr(1, name.length())})
 		return answer if answer.error else Result.ok(found)
 	var listed := Tools.member(answer, "providers", "list")
-	if listed.error:
-		return listed
-	for each: Dictionary in Tools.filtered(listed.value, TYPE_DICTIONARY):
-		var made := Tools.members(Result.ok(each), {"name": "text", "label": "text"})
-		if made.error:
-			return made
-		found.append(made.value)
-	return Result.ok(found)
+	for each: Dictionary in Tools.filtered(listed.value, "object") if listed.error == null else []:
+		found.append(Tools.members(Result.ok(each), {"name": "text", "label": "text"}))
+	return listed if listed.error else Tools.all(found)
 
 
 ## Call it at each start of the game: true if there is a session, also without a network, because the credential is
@@ -1936,8 +1900,7 @@ func _noted(answer: Result) -> Result:
 	var kept := _file.read()
 	if kept and kept.player_id == found.value.get("id") and kept.player_name != name and not is_closed():
 		kept.player_name = name
-		if await _file.write(kept):  # else the next start tries again
-			_held = kept
+		await _stored(kept)  # if that fails, the next start tries again
 	claim.drop()
 	return answer
 
@@ -2064,11 +2027,8 @@ class Arriving:
 			size = 0
 			_context = HashingContext.new()
 			_context.start(HashingContext.HASH_SHA256)
-		_file = Platform.open(path, FileAccess.READ_WRITE if size > 0 else FileAccess.WRITE)
-		if _file == null:
-			return full()
-		_file.seek_end()
-		return null
+		_file = Disk.open_end(path, size > 0)
+		return null if _file else full()
 
 	# GamedError or null.
 	func take(bytes: PackedByteArray) -> GamedError:
@@ -2097,7 +2057,7 @@ class Arriving:
 
 func _listed(path: String, name: String) -> Result:
 	var listed := Tools.member(await _game_json("GET", path), name, "list")
-	return listed if listed.error else Result.ok(Tools.filtered(listed.value, TYPE_DICTIONARY))
+	return listed if listed.error else Result.ok(Tools.filtered(listed.value, "object"))
 
 
 # --- The saves --------------------------------------------------------------------------------------------------------
@@ -2119,19 +2079,17 @@ func changes(since: Variant = null, wait: int = 0, limit: Variant = null) -> Res
 	var path := "/game/saves" + _query("since", since.uri_encode() if since != null else null, limit)
 	var headers := {"Prefer": "wait=%d" % wait} if wait > 0 else {}
 	var answer := await _game_json("GET", path, {"headers": headers, "timeout": wait + timeout_seconds})
-	var found := Tools.members(answer, {"saves": "list", "cursor": "text"})
+	var flag := ["flag", false]
+	var types := {"saves": "list", "cursor": "text", "more": flag, "reset": flag, "expired": flag}
+	var found := Tools.members(answer, types)
 	var saves := _changed(Tools.member(found, "saves", "list"))
 	if saves.error:
 		return saves
-	var reset := _is_true(answer.value, "reset")
-	var made := {"cursor": found.value["cursor"], "saves": saves.value, "whole": since == null or reset}
-	made["more"] = _is_true(answer.value, "more")
-	made["expired"] = reset and _is_true(answer.value, "expired")
+	var page: Dictionary = found.value
+	var made := {"cursor": page["cursor"], "saves": saves.value, "more": page["more"]}
+	made["whole"] = since == null or page["reset"]
+	made["expired"] = page["reset"] and page["expired"]
 	return Result.ok(made)
-
-
-static func _is_true(value: Dictionary, name: String) -> bool:
-	return typeof(value.get(name)) == TYPE_BOOL and value[name]
 
 
 # The query of a path, without parameters that are null.
@@ -2147,19 +2105,10 @@ static func _query(name: String, value: Variant, limit: Variant) -> String:
 # Result of the entries of a list or of a commit: a SaveInfo each, or {"slot", "version", "deleted": true}.
 static func _changed(listed: Result) -> Result:
 	var saves := []
-	for entry: Dictionary in Tools.filtered(listed.value, TYPE_DICTIONARY) if listed.error == null else []:
-		var save := _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
-		if save.error:
-			return save
-		saves.append(save.value)
-	return listed if listed.error else Result.ok(saves)
-
-
-static func _deletion(entry: Dictionary) -> Result:
-	var found := Tools.members(Result.ok(entry), {"slot": "text", "version": "number"})
-	if found.error == null:
-		found.value["deleted"] = true
-	return found
+	var deletion := {"slot": "text", "version": "number", "deleted": ["flag", true]}
+	for entry: Dictionary in Tools.filtered(listed.value, "object") if listed.error == null else []:
+		saves.append(Tools.members(Result.ok(entry), deletion) if entry.get("deleted") else SaveInfo.of(entry))
+	return listed if listed.error else Tools.all(saves)
 
 
 ## The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
@@ -2210,37 +2159,30 @@ func versions(slot: String, down_to: int = 1, limit: Variant = null) -> Result:
 ## has older ones.
 func versions_page(slot: String, before: Variant = null, limit: Variant = null) -> Result:
 	var number: Variant = "%d" % before if before != null else null
-	var value := Tools.json(await _slot("GET", slot, "/versions" + _query("before", number, limit)))
-	var listed := Tools.member(value, "versions", "list")
-	if listed.error:
-		return listed
-	var found := []
-	for entry: Variant in listed.value:
-		var one := _version_of(entry)
-		if one.error:
-			return one
-		found.append(one.value)
-	var more := _is_true(value.value, "more")
-	if more and (found.size() == 0 or (before != null and found[-1]["version"] >= before)):
+	var answer := Tools.json(await _slot("GET", slot, "/versions" + _query("before", number, limit)))
+	var page := Tools.members(answer, {"versions": "list", "more": ["flag", false]})
+	var entries := []
+	for entry: Variant in page.value["versions"] if page.error == null else []:
+		entries.append(_version_of(entry))
+	var found := page if page.error else Tools.all(entries)
+	if found.error:
+		return found
+	var more: bool = page.value["more"]
+	if more and (entries.size() == 0 or (before != null and found.value[-1]["version"] >= before)):
 		return Result.wrong("not_gamed", "The server's pages of versions do not end.")
-	return Result.ok({"versions": found, "more": more})
+	return Result.ok({"versions": found.value, "more": more})
 
 
 static func _version_of(entry: Variant) -> Result:
 	if not entry is Dictionary:
 		return Tools.lacks("versions")
-	var found := Tools.members(Result.ok(entry), {"version": "number", "kind": "text"})
+	var text := ["text", null]
+	var types := {"version": "number", "kind": "text", "parent": ["number", null], "expires": text, "device": text}
+	var found := Tools.members(Result.ok(entry), types)
 	var save := SaveInfo.of(entry) if found.error == null and entry.get("etag") else found
-	if save.error:
-		return save
-	return Result.ok({
-		"version": found.value["version"],
-		"kind": found.value["kind"],
-		"parent": Tools.integer(entry.get("parent")),
-		"expires": entry.get("expires") if entry.get("expires") is String else null,
-		"save": save.value if entry.get("etag") else null,
-		"device": entry["device"] if entry.get("device") is String else null,
-	})
+	if save.error == null:
+		found.value["save"] = save.value if entry.get("etag") else null
+	return save if save.error else found
 
 
 ## The bytes of one version, checked; NotFound when it is no longer kept.
@@ -2378,14 +2320,12 @@ func _game(method: String, path: String, how: Dictionary = {}) -> Result:
 	var answer: Result
 	while true:
 		var used := Result.failed(problem) if problem else _usable(credential(), stale, _player)
+		if used.error == null and used.value == null:
+			used = await _live(stale)
 		if used.error:
 			await Platform.frame()
+			used.error.answer_lost_before = lost
 			return used
-		if used.value == null:
-			used = await _live(stale)
-			if used.error:
-				used.error.answer_lost_before = lost
-				return used
 		var asked := how.duplicate()
 		asked["bearer"] = used.value.access_token
 		answer = await _request(method, path, asked)
@@ -2448,18 +2388,20 @@ func _refresh(kept: Credential) -> Result:
 	var _me := self
 	var body := {"refresh_credential": kept.refresh_credential}
 	var answer := await _request("POST", "/auth/session/refresh", {"json": body})
-	if answer.error:
-		if answer.error.code in FORGET:
-			await _forget(answer.error.code)
-		return answer
+	if answer.error and answer.error.code in FORGET:
+		await _forget(answer.error.code)
 	var renewed := Credential.of(kept.to_json())
 	var paired := _pair(renewed, Tools.json(answer))
-	if paired.error:
-		return paired
-	if not await _file.write(renewed):  # before its first use
+	return paired if paired.error else await _stored(renewed)
+
+
+# Result of the Credential, which is on the disk before its first use.
+func _stored(fresh: Credential) -> Result:
+	var _me := self
+	if not await _file.write(fresh):
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
-	_held = renewed
-	return Result.ok(renewed)
+	_held = fresh
+	return Result.ok(fresh)
 
 
 func _pair(made: Credential, answer: Result) -> Result:
@@ -2478,11 +2420,11 @@ func keep(complete: Dictionary) -> Result:
 	var fresh := Credential.new()
 	fresh.origin = origin.text()
 	var answer := Result.ok(complete)
-	var found := Tools.members(answer, {"player": "object", "session_id": "text", "provider": "text"})
-	var id := Tools.member(Tools.member(found, "player", "object"), "id", "text")
-	if id.error:
-		return id
-	fresh.player_id = id.value
+	var types := {"player": {"id": "text"}, "session_id": "text", "provider": "text"}
+	var found := Tools.members(answer, types)
+	if found.error:
+		return found
+	fresh.player_id = found.value["player"]["id"]
 	fresh.session_id = complete["session_id"]
 	fresh.provider = complete["provider"]
 	fresh.player_name = Credential.name_of(complete["player"])
@@ -2493,11 +2435,8 @@ func keep(complete: Dictionary) -> Result:
 	if _cancellation.cancelled:
 		return Result.failed(_unreachable(NO_ANSWER))
 	var before := _file.read()
-	var written := await _file.write(fresh)
+	var stored := await _stored(fresh)
 	claim.drop()
-	if not written:
-		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
-	_held = fresh
-	if before != null and before.session_id != fresh.session_id:
+	if stored.error == null and before != null and before.session_id != fresh.session_id:
 		await _send_logout(before)
-	return Result.ok(fresh)
+	return stored

@@ -787,7 +787,7 @@ class Store:
 		var value: Variant = Platform.parsed(Disk.read_text(folder + "/player"))
 		var kept: Dictionary = value if value is Dictionary else {}
 		var adopted: Array = kept["adopted"] if kept.get("adopted") is Array else []
-		return {"name": Client.Credential.name_of(kept), "adopted": Tools.filtered(adopted, TYPE_STRING)}
+		return {"name": Client.Credential.name_of(kept), "adopted": Tools.filtered(adopted, "text")}
 
 	func keep_about(about: Dictionary) -> bool:
 		return Disk.write_whole(folder + "/player", Tools.ascii_json(about).to_ascii_buffer())
