@@ -53,16 +53,8 @@ const REFUSED = "refused"
 
 ## Errors that end a round: they concern the server, the player or this device's disk, not one slot.
 const HALTING = [
-	"Unreachable",
-	"Cancelled",
-	"Busy",
-	"RateLimited",
-	"SignInRequired",
-	"PlayerChanged",
-	"PlayerBlocked",
-	"NotGamed",
-	"UntrustedAddress",
-	"InUse"
+	"Unreachable", "Cancelled", "Busy", "RateLimited", "SignInRequired", "PlayerChanged", "PlayerBlocked",
+	"NotGamed", "UntrustedAddress", "InUse"
 ]
 
 var player_id: String = ""  ## The player whose saves these are; empty before the first sign-in.
@@ -80,6 +72,7 @@ var _store: Store = null
 var _records: Dictionary = {}  # those of `_store`, which changes them
 var _cursor: Variant = null
 var _kept_cursor: Variant = null  # the one on this device; an error of the disk holds it back
+var _failed: GamedError = null  # what has ended the round that runs
 var _round_error: GamedError = null  # that of the last round
 var _disk_error: GamedError = null  # that of the last flush
 var _whole: Variant = null  # {"cursor", "expired", "listed", "compared"} while the pages of a whole list arrive
@@ -91,8 +84,7 @@ var _bell: bool = false
 var _closed: bool = false
 var _succeeded: bool = false  # a round of this Sync has succeeded
 var _round: int = 0  # a number of each `run`: a later one ends an earlier
-var _running: bool = false  # a `run` is under way
-var _listening: int = 0  # a number of each `_listen`, which ends with its `run`
+var _listening: int = 0  # the number of the `run` that has begun the present `_listen`; 0 if none is under way
 var _flushing: bool = false  # `_flush_all` is under way
 var _waiting: Client = null  # sends the request that waits for changes; `close` ends it
 var _of_run: Client = null  # sends the requests of the round of `run`; `stop` ends them, too
@@ -130,17 +122,16 @@ func _use(id: String) -> GamedError:
 	var safe := id if Tools.only(id, Tools.BASE64URL, 64) else id.sha256_text()
 	var store := Store.new("%s/%s" % [_place, safe if id != "" else UNOWNED])
 	var error := store.open()
-	var read := Result.failed(error) if error else store.records()
-	if read.error:
+	if error:
 		store.close()
-		return read.error
+		return error
 	var about := store.about()
 	var name: Variant = _client.credential().player_name if id != "" else null
 	if name != null and name != about["name"]:  # it has to outlast the credential, for `other_players`
 		store.keep_about({"name": name, "adopted": about["adopted"]})
 	player_id = id
 	_store = store
-	_records = read.value
+	_records = store.records
 	_cursor = store.cursor()
 	_kept_cursor = _cursor
 	return null
@@ -155,10 +146,10 @@ func _adopt_left() -> GamedError:
 	if not UNOWNED in Platform.names(_place):
 		return null
 	var left := Store.new("%s/%s" % [_place, UNOWNED])
-	if left.open():
+	var error := left.open()
+	if error and error.code == "in_use":
 		return null
-	var read := left.records()
-	var done := read if read.error else _adopted(left, read.value)
+	var done := Result.failed(error) if error else _adopted(left)
 	if done.error == null and done.value.size() > 0 and _store.settle() == null:
 		left.forget(done.value)
 	left.close()
@@ -169,32 +160,32 @@ func _adopt_left() -> GamedError:
 
 # Takes over the saves of `left`: Result of their slots, which `left` forgets once the disk has them here. What is in
 # both folders is compared at the next start. Left out is a slot with something pending here, and a damaged file.
-func _adopted(left: Store, records: Dictionary) -> Result:
+func _adopted(left: Store) -> Result:
 	var done := []
-	for slot: String in records:
+	for slot: String in left.records:
 		var mine := _record(slot)
-		var local: Variant = records[slot]["local"]
+		var local: Variant = left.records[slot]["local"]
 		if local and not Record.same(mine["local"], local):
-			var copied := _copied(left, local, Record.adopted(mine, local)) if Record.is_idle(mine) else Result.ok(false)
-			if copied.error:
-				return copied
-			if not copied.value:
-				continue
-		done.append(slot)
+			var error := _copy(left, local, Record.adopted(mine, local), done)
+			if error:
+				return Result.failed(error)
+		else:
+			done.append(slot)
 	return Result.ok(done)
 
 
-# Copies bytes of `left`, and keeps the record that names them: Result of whether that was done; not for a damaged file.
-func _copied(left: Store, local: Dictionary, record: Dictionary) -> Result:
-	if _shut():
-		return Result.failed(_shut())
-	var data: Variant = left.load_body(record["slot"], local["sha256"])
+# Copies bytes of `left`, keeps the record that names them, and adds its slot to `done`: not for a damaged file, nor
+# while something of the slot is pending here. GamedError or null.
+func _copy(left: Store, local: Dictionary, record: Dictionary, done: Array) -> GamedError:
+	var slot: String = record["slot"]
+	var idle := _shut() == null and Record.is_idle(_record(slot))
+	var data: Variant = left.load_body(slot, local["sha256"]) if idle else null
 	if data == null:
-		return Result.ok(false)
-	if _store.add(record["slot"], data) == null:
-		return _cannot_keep()
-	var kept := _keep(record)
-	return kept if kept.error else Result.ok(true)
+		return _shut()
+	var kept := _keep(record) if _store.add(slot, data) != null else _cannot_keep()
+	if kept.error == null:
+		done.append(slot)
+	return kept.error
 
 
 # Opens the player's saves once a player has signed in, and adopts what was saved before; GamedError or null.
@@ -203,11 +194,10 @@ func _own() -> GamedError:
 	if credential == null:
 		return _signed_out()
 	var left := _store
-	var records := _records
 	var error := _use(credential.player_id)
 	if error:
 		return error
-	var done := _adopted(left, records)
+	var done := _adopted(left)
 	if done.error == null and done.value.size() > 0:
 		var flushed := await _until_firm()
 		if flushed.error == null:
@@ -259,10 +249,7 @@ class Record:
 		return info["etag"] if info else null
 
 	static func local_of(info: Dictionary) -> Dictionary:
-		var made := {}
-		for name: String in ["sha256", "size", "content_type", "meta", "modified"]:
-			made[name] = info[name]
-		return made
+		return Tools.part(info, ["sha256", "size", "content_type", "meta", "modified"])
 
 	# The same bytes under the same label; nothing equals nothing.
 	static func same(one: Variant, other: Variant) -> bool:
@@ -379,9 +366,6 @@ class Record:
 		var dispute := {"reason": reason, "base": record["base"], "current": current, "copy": error.yours()}
 		return heard(with(record, {"sent": null, "dispute": dispute}), current, deleted)
 
-	static func theirs(record: Dictionary) -> Variant:
-		return record["dispute"]["current"] if record["dispute"] else null
-
 	# Nothing of this device is pending or in dispute.
 	static func is_idle(record: Dictionary) -> bool:
 		return not (record["dirty"] or record["sent"] or record["dispute"])
@@ -425,26 +409,27 @@ class Record:
 			return record
 		return with(record, {"sent": {"local": record["local"], "base": record["base"]}})
 
+	# The player has chosen, in a dispute: this, or one of the next two.
 	static func kept_mine(record: Dictionary) -> Dictionary:
-		var spent: Variant = record["dispute"]["copy"] if record["dispute"] else null
-		return with(record, {"base": theirs(record), "dirty": true, "dispute": null, "spent": spent})
+		var over: Dictionary = record["dispute"]
+		return with(record, {"base": over["current"], "dirty": true, "dispute": null, "spent": over["copy"]})
 
 	static func kept_theirs(record: Dictionary) -> Dictionary:
-		var info: Variant = theirs(record)
+		var info: Variant = record["dispute"]["current"]
 		var local: Variant = local_of(info) if info else null
-		var deleted: Variant = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
+		var deleted: bool = record["dispute"]["reason"] == "deleted"
 		return with(gave_way(record), {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null})
 
 	static func merged(record: Dictionary, local: Dictionary) -> Dictionary:
 		var alike: Variant = record["local"] != null and record["local"]["sha256"] == local["sha256"]
 		var made := record if alike else gave_way(record)
-		return with(made, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
+		return with(made, {"local": local, "base": record["dispute"]["current"], "dirty": true, "dispute": null})
 
 	# Keeps this device's bytes as `dropped`, and as `unsent_copy` if the server does not have them. The server has only
 	# the bytes that it refused; the game may have saved newer ones since.
 	static func gave_way(record: Dictionary) -> Dictionary:
 		var local: Variant = record["local"]
-		if local == null or record["dispute"] == null:
+		if local == null:
 			return record
 		var made := with(record, {"dropped": local})
 		var copy: Variant = record["dispute"]["copy"]
@@ -471,17 +456,13 @@ class Record:
 	# Parses a record on the disk; null if it is damaged.
 	static func of(text: String) -> Variant:
 		var value: Variant = Tools.parsed(text)
-		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
+		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT:
 			return null
-		var made := fresh(value["slot"])
-		for name: String in ["dirty", "deleted"]:
-			if typeof(value.get(name)) != TYPE_BOOL:
-				return null
-			made[name] = value[name]
-		if value.get("unlisted") is String:  # records of older versions of this client lack it
-			made["unlisted"] = value["unlisted"]
+		var types := {"slot": "text", "dirty": "flag", "deleted": "flag"}
+		types["unlisted"] = ["text", null]  # records of older versions of this client lack it
+		var made := Tools.members(Result.ok(value), types)
 		var members: Variant = _members_of(value, MEMBERS)
-		return with(made, members) if members else null
+		return with(made.value, members) if made.error == null and members else null
 
 	# Those members of a record, or of one of its members, of which each may be null; null if one is damaged.
 	static func _members_of(kept: Dictionary, names: Array) -> Variant:
@@ -519,30 +500,40 @@ class Record:
 # kept in `damaged/<number>/<slot>`.
 class Store:
 	var folder: String = ""
+	var records: Dictionary = {}  # {slot: the newest record}; `keep` changes it
 	var error: GamedError = null  # that of the last flush; the same until one succeeds
 	var ended: int = 0  # number of flushes that have ended
 	var torn: GamedError = null  # what a power cut has damaged
 	var _torn: Array = []  # the slots that `torn` names
 	var _aside: String = ""  # the folder with their damaged files
 	var _claim: Client.Claim = null
-	var _records: Dictionary = {}  # {slot: the newest record}
 	var _live: Dictionary = {}  # {slot: {number of each record that is kept: the hashes that it names}}
 	var _newest: Dictionary = {}  # {slot: number}
 	var _firm: Dictionary = {}  # {slot: number} of the record on the disk
-	var _due: Dictionary = {}  # {slot: number} of a record that has to come to the disk
-	var _flying: Dictionary = {}  # the same while `_flush` runs
+	var _due: bool = false  # something has to come to the disk
+	var _flying: Dictionary = {}  # {slot: number} of the record that `_flush` brings to the disk
 	var _flush: Client.Flush = null
 
 	func _init(the_folder: String) -> void:
 		folder = the_folder
 
-	# GamedError or null.
+	# Takes the folder for this process, and reads `records`; GamedError or null.
 	func open() -> GamedError:
 		if not Disk.private_folder(folder + "/slots"):
 			return GamedError.new("local_disk", "This device cannot keep saves in %s." % folder)
 		_claim = Client.Claim.take(folder, "sync")
 		if _claim == null:
 			return GamedError.new("in_use", "This game is running already, with the same saves.")
+		var boot := Disk.system_line("/proc/sys/kernel/random/boot_id")
+		var restarted := boot != Disk.read_text(folder + "/boot")
+		for slot: String in Platform.names(folder + "/slots"):
+			var failed := _read_slot(slot, restarted)
+			if failed:
+				return failed
+		if torn:
+			push_warning(torn.detail)
+		if restarted:
+			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer())  # lost in a power cut: again another one
 		return null
 
 	# Waits for the disk; without `firmly` it leaves that to the next process that opens the folder.
@@ -554,32 +545,9 @@ class Store:
 			_claim.drop()
 		_claim = null
 
-	# Result of {slot: record}, which `keep` changes.
-	func records() -> Result:
-		var boot := Disk.system_line("/proc/sys/kernel/random/boot_id")
-		var last := Disk.read_text(folder + "/boot")
-		for slot: String in Platform.names(folder + "/slots"):
-			var read := _newest_of(slot, boot != last)
-			if read.error:
-				return read
-			if read.value == null:
-				continue
-			_records[slot] = read.value
-			var sure: Dictionary = read.value if boot == last else Record.unsure(read.value)
-			if not Tools.same_json(sure, read.value):
-				var failed := keep(sure, false)
-				if failed:
-					return Result.failed(failed)
-			_tidy(slot)
-		if torn:
-			push_warning(torn.detail)
-		if boot != last:  # the machine has started again since, see `unsure`
-			Disk.write_whole(folder + "/boot", boot.to_utf8_buffer())  # lost in a power cut: again another one
-		return Result.ok(_records)
-
-	# Result of the newest record of a slot that is whole, or of null: the first write to it did not get that far.
-	# A restart of the machine may have been a power cut, which tears what is not on the disk; a kill does not.
-	func _newest_of(slot: String, restarted: bool) -> Result:
+	# Finds the newest record of a slot that is whole; GamedError or null. A restart of the machine may have been a power
+	# cut, which tears what is not on the disk; a kill does not.
+	func _read_slot(slot: String, restarted: bool) -> GamedError:
 		if Platform.has_file(_of(slot) + "/record.new") and not Platform.has_file(_of(slot) + "/record"):
 			Platform.rename(_of(slot) + "/record.new", _of(slot) + "/record")  # an older version of this client was killed
 		var numbers := []
@@ -588,9 +556,9 @@ class Store:
 				numbers.append(int(name.substr(7, name.length())))
 		numbers.sort()
 		numbers.reverse()
-		if numbers.size() == 0:
+		if numbers.size() == 0:  # the first write did not get that far
 			forget([slot])
-			return Result.ok()
+			return null
 		var newest: Variant = null
 		_live[slot] = {}
 		for number: int in numbers:
@@ -607,12 +575,14 @@ class Store:
 			_firm[slot] = 0
 		if newest == null:
 			var words := "%s cannot be read; the files beside it are untouched."
-			return Result.wrong("state_damaged", words % (_of(slot) + "/record"))
-		if not is_firm(slot):
-			_due[slot] = _newest[slot]
+			return GamedError.new("state_damaged", words % (_of(slot) + "/record"))
+		records[slot] = newest
+		_due = _due or not is_firm(slot)
 		if numbers[0] != _newest[slot]:
 			_set_aside(slot)
-		return Result.ok(newest)
+		_tidy(slot)
+		var sure: Dictionary = Record.unsure(newest) if restarted else newest
+		return null if Tools.same_json(sure, newest) else keep(sure, false)
 
 	# Keeps a torn record with its bytes in `damaged/<number>/<slot>`, all that is torn at one start under one number.
 	func _set_aside(slot: String) -> void:
@@ -646,8 +616,8 @@ class Store:
 				return false
 		return true
 
-	# GamedError or null; the record is then kept, also if the game is killed. With `firm` the next flush brings it to the
-	# disk; one that only repeats what the server knows may be lost in a power cut.
+	# GamedError or null; the record is then kept, also if the game is killed. With `firm` a flush follows; a record that
+	# only repeats what the server knows comes to the disk with the next one, and may be lost in a power cut.
 	func keep(record: Dictionary, firm: bool) -> GamedError:
 		var slot: String = record["slot"]
 		var number: int = _newest.get(slot, 0) + 1
@@ -655,7 +625,7 @@ class Store:
 		var path := _of(slot) + ("/record-%d" % number if Disk.flushes() else "/record")
 		if not _has_folder(slot) or not Disk.write_whole(path, data):
 			return GamedError.new("local_disk", "This device cannot keep saves.")
-		_records[slot] = record
+		records[slot] = record
 		if not _live.has(slot):
 			_live[slot] = {}
 		_live[slot][number] = Record.bodies(record)
@@ -663,68 +633,64 @@ class Store:
 		if not Disk.flushes():
 			_firm[slot] = number
 		elif firm:
-			_due[slot] = number
+			_due = true
 		_tidy(slot)
 		return null
 
 	# True while something has to come to the disk; begins the next flush, after the one that has ended.
 	func is_flushing() -> bool:
 		if _flush and _flush.over:
-			_flush.join()
-			var done := _flush.done
-			var flown := _flying
-			_flying = {}
-			_flush = null
-			ended += 1
-			for slot: String in flown:
-				if done and Platform.rename("%s/record-%d" % [_of(slot), flown[slot]], _of(slot) + "/record"):
-					_firm[slot] = flown[slot]
-				else:
-					done = false
-				_tidy(slot)
-			_note_end(done, flown)
-		if error and _flush == null and _due.size() > 0:
-			hurry()
-		for slot: String in _due.keys():
-			if is_firm(slot):  # the flush that has just ended had it already
-				_due.erase(slot)
-		if _flush == null and _due.size() > 0:
-			var paths := []
-			for slot: String in _due:
-				for name: String in Platform.names(_of(slot)):  # bodies sort before records
-					paths.append("%s/%s" % [_of(slot), name])
-				paths.append(_of(slot))
-				_flying[slot] = _newest[slot]
+			_land()
+		if _flush or not _due:
+			return _flush != null
+		_due = false
+		var paths := []
+		for slot: String in _newest:
+			if is_firm(slot):
+				continue
+			for name: String in Platform.names(_of(slot)):  # bodies sort before records
+				paths.append("%s/%s" % [_of(slot), name])
+			paths.append(_of(slot))
+			_flying[slot] = _newest[slot]
+		if paths.size() > 0:
 			paths.append(folder + "/slots")
-			_due = {}
 			_flush = Client.Flush.new(paths)
 		return _flush != null
 
-	# After an error the system takes the bytes that it has lost for written, so that the next flush would succeed without
-	# them: they are written anew now, while its memory still has them.
-	func _note_end(done: bool, flown: Dictionary) -> void:
+	# Takes note of a flush that is over. After an error the system takes the bytes that it has lost for written, so that
+	# the next flush would succeed without them: they are written anew now, while its memory still has them.
+	func _land() -> void:
+		_flush.join()
+		var done := _flush.done
+		var flown := _flying
+		_flying = {}
+		_flush = null
+		ended += 1
+		for slot: String in flown:
+			done = done and Platform.rename("%s/record-%d" % [_of(slot), flown[slot]], _of(slot) + "/record")
+			if done:
+				_firm[slot] = flown[slot]
+			_tidy(slot)
 		if done:
 			error = null
 			return
 		error = error if error else GamedError.new("local_disk", "This device cannot keep saves on its disk.")
 		for slot: String in flown:
-			if not _records.has(slot) or is_firm(slot):
+			if not records.has(slot) or is_firm(slot):
 				continue
-			for digest: String in Record.bodies(_records[slot]):
+			for digest: String in Record.bodies(records[slot]):
 				var data: Variant = load_body(slot, digest)
 				if data != null and not digest in _live[slot].get(_firm.get(slot), []):
 					Disk.write_whole("%s/%s" % [_of(slot), digest], data)
-			keep(_records[slot], false)
+			keep(records[slot], false)
 
 	# The value of `ended` once all that has to come to the disk now has been tried.
 	func wanted() -> int:
-		return ended + (1 if _flush else 0) + (1 if _due.size() > 0 else 0)
+		return ended + int(_flush != null) + int(_due)
 
-	# Makes all of the newest ones due.
+	# Makes the newest of each slot due.
 	func hurry() -> void:
-		for slot: String in _newest:
-			if not is_firm(slot):
-				_due[slot] = _newest[slot]
+		_due = true
 
 	# True if the disk has the newest record.
 	func is_firm(slot: String) -> bool:
@@ -752,10 +718,9 @@ class Store:
 	# The hash, or null when this device cannot keep the bytes.
 	func add(slot: String, data: PackedByteArray) -> Variant:
 		var digest := Tools.sha256(data)
-		if load_body(slot, digest) == null:
-			if not _has_folder(slot) or not Disk.write_whole(_of(slot) + "/" + digest, data):
-				return null
-		return digest
+		var here := load_body(slot, digest) != null
+		here = here or (_has_folder(slot) and Disk.write_whole(_of(slot) + "/" + digest, data))
+		return digest if here else null
 
 	# Deletes slots, of each its records first.
 	func forget(slots: Array) -> void:
@@ -764,7 +729,7 @@ class Store:
 			names.reverse()
 			for name: String in names:
 				Disk.remove(_of(slot) + "/" + name)
-			for each: Dictionary in [_records, _live, _newest, _firm, _due, _flying]:
+			for each: Dictionary in [records, _live, _newest, _firm, _flying]:
 				each.erase(slot)
 
 	# null if the file is missing or damaged.
@@ -898,11 +863,6 @@ func _needs_no_wait() -> bool:
 	return _cursor != null or _ends(_round_error)
 
 
-# True if the last round failed only because a save of another device does not fit on this disk: new writes are sent.
-func _lacks_space() -> bool:
-	return _round_error != null and _round_error.code == "local_disk" and _space_problem() != null
-
-
 # The error of a save of another device that does not fit on this disk, or null.
 func _space_problem() -> GamedError:
 	for noted: Dictionary in _problems.values():
@@ -1027,7 +987,6 @@ func other_players() -> Result:
 	await Platform.frame()
 	if _shut():
 		return Result.failed(_shut())
-	var known: Variant = _store.about()["adopted"]
 	var found := []
 	for id: String in _other_folders():
 		var left := Store.new("%s/%s" % [_place, id])
@@ -1035,10 +994,8 @@ func other_players() -> Result:
 		var listed := []
 		var newest := ""
 		for slot: String in left_in.value if left_in.error == null else {}:
-			var each: Variant = left_in.value[slot]
-			if "%s/%s" % [slot, each["sha256"]] in known:
-				continue
-			listed.append({"slot": slot, "size": each["size"], "meta": each["meta"], "modified": each["modified"]})
+			var each := Tools.part(left_in.value[slot], ["size", "meta", "modified"])
+			listed.append(Record.with(each, {"slot": slot}))
 			newest = each["modified"] if each["modified"] > newest else newest
 		if listed.size() > 0:
 			found.append({"player_id": id, "name": left.about()["name"], "modified": newest, "saves": listed})
@@ -1059,21 +1016,14 @@ func adopt(id: String, slots: Variant = null) -> Result:
 	if not id in _other_folders():
 		return Result.ok([])
 	var left := Store.new("%s/%s" % [_place, id])
-	var left_in := _left_in(left)
-	var known: Variant = _store.about()["adopted"]
+	var left_in := _left_in(left, slots)
 	var done := []
 	var error := left_in.error
 	for slot: String in left_in.value if error == null else {}:
 		var local: Variant = left_in.value[slot]
-		var wanted: Variant = slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known
-		if not wanted or not Record.is_idle(_record(slot)):
-			continue
-		var copied := _copied(left, local, Record.with(_record(slot), {"offered": local}))
-		error = copied.error
+		error = _copy(left, local, Record.with(_record(slot), {"offered": local}), done)
 		if error:
 			break
-		if copied.value:
-			done.append(slot)
 		await Platform.frame()
 	left.close(false)
 	_bell = true
@@ -1089,22 +1039,24 @@ func _other_folders() -> Array:
 	return found
 
 
-# Opens the store of another player: Result of {slot: local} of what `read` would return there, without what this player
-# has already.
-func _left_in(left: Store) -> Result:
+# Opens the store of another player: Result of {slot: local} of what `read` would return there in `slots`, or null: in
+# those that this player has not adopted; without what this player has already.
+func _left_in(left: Store, slots: Variant = null) -> Result:
 	var error := left.open()
-	var read := Result.failed(error) if error else left.records()
-	if read.error:
-		return read
+	if error:
+		return Result.failed(error)
+	var known: Array = _store.about()["adopted"]
 	var found := {}
-	for slot: String in read.value:
-		var record: Variant = read.value[slot]
+	for slot: String in left.records:
+		var record: Variant = left.records[slot]
 		if Record.newer(record) and record["remote"] and left.has(slot, record["remote"]):
 			record = Record.took(record)
-		var local: Variant = Record.unread(read.value[slot])
+		var local: Variant = Record.unread(left.records[slot])
 		if local == null:
 			local = record["local"]
-		if local and Client.path_of(slot).error == null and not Record.has(_record(slot), local["sha256"]):
+		if local == null or Client.path_of(slot).error or Record.has(_record(slot), local["sha256"]):
+			continue
+		if slot in slots if slots is Array else not "%s/%s" % [slot, local["sha256"]] in known:
 			found[slot] = local
 	return Result.ok(found)
 
@@ -1132,12 +1084,9 @@ func _look(slot: String, take: bool) -> Result:
 		return kept
 	if seen["local"] == null:
 		return Result.wrong("deleted", "This save was deleted.") if seen["deleted"] else Result.ok()
-	return Result.ok({
-		"etag": "" if seen["dirty"] or not seen["base"] else seen["base"]["etag"],
-		"data": bytes.value,
-		"content_type": seen["local"]["content_type"],
-		"meta": seen["local"]["meta"],
-	})
+	var etag: String = "" if seen["dirty"] or not seen["base"] else seen["base"]["etag"]
+	var found := Tools.part(seen["local"], ["content_type", "meta"])
+	return Result.ok(Record.with(found, {"etag": etag, "data": bytes.value}))
 
 
 func _bytes(slot: String, local: Dictionary) -> Result:
@@ -1203,12 +1152,7 @@ func _side(slot: String, of: Variant) -> Result:
 
 
 static func _side_of(of: Dictionary, data: PackedByteArray) -> Result:
-	return Result.ok({
-		"data": data,
-		"content_type": of["content_type"],
-		"meta": of["meta"],
-		"modified": of["modified"],
-	})
+	return Result.ok(Record.with(Tools.part(of, ["content_type", "meta", "modified"]), {"data": data}))
 
 
 # The same, or from the server if the bytes are not here.
@@ -1369,10 +1313,9 @@ func run() -> Result:
 	var _me := self
 	_round += 1
 	var mine := _round
-	if not _running:
-		_running = true
-		_listening += 1
-		_listen(_listening)
+	if _listening == 0:
+		_listening = mine
+		_listen(mine)
 	var attempt := 0
 	await Platform.frame()
 	while mine == _round and not _closed:
@@ -1380,15 +1323,13 @@ func run() -> Result:
 		var error := await _tried(true)
 		for each: Dictionary in _news():
 			changed.emit(each)
-		if error and (_ends(error) or error.kind == "InUse"):
-			if mine == _round:
-				_end_run()
-				return Result.failed(error)
-			break
+		if mine == _round and error and (_ends(error) or error.kind == "InUse"):
+			_end_run()
+			return Result.failed(error)
 		attempt = int(min(attempt + 1, 8)) if error else 0
 		var seconds := Client.pause_after(error, attempt) * _client.pauses if error else _until_due()
 		var end := Time.get_ticks_msec() + seconds * 1000
-		var heed := error == null or _lacks_space()
+		var heed := error == null or error == _space_problem()  # new writes are sent although the disk is full
 		while Time.get_ticks_msec() < end and not (heed and _bell) and mine == _round:
 			await Platform.frame()
 	return Result.ok()
@@ -1401,8 +1342,7 @@ func stop() -> void:
 
 
 func _end_run() -> void:
-	_running = false
-	_listening += 1
+	_listening = 0
 	for client: Client in [_waiting, _of_run]:
 		if client:
 			client.close()
@@ -1418,58 +1358,57 @@ func _tried(by_run: bool = false) -> GamedError:
 		return _shut()
 	_sending = true
 	var began := _round
-	var unowned: GamedError = await _own() if player_id == "" else null
+	_failed = await _own() if player_id == "" else null
 	var client := _client.only(player_id, 1)
-	if by_run:
-		_of_run = client
-	var result := Result.failed(unowned) if unowned else await _send_round(client)
+	_of_run = client if by_run else null
+	var done := _failed == null and await _hear(client)
+	done = done and await _send_all(client) and await _fetch_all(client)
 	_of_run = null
 	_sending = false
-	if result.error and began != _round and result.error.code == "closed":
-		return result.error  # `stop` or `close`, which is not a problem
+	if _failed and began != _round and _failed.code == "closed":
+		return _failed  # `stop` or `close`, which is not a problem
 	_tried_round = began
-	_succeeded = _succeeded or result.error == null
-	_round_error = result.error
+	_succeeded = _succeeded or done
+	_round_error = _failed
 	_show_problem()
 	return _round_error
 
 
-func _send_round(client: Client) -> Result:
-	var heard := await _hear(client)
-	if heard.error:
-		return heard
-	var sent := await _send_all(client)
-	if sent.error:
-		return sent
-	for slot: String in _known():
-		var wanted: Variant = _wanted(slot)
-		if wanted:
-			var fetched := await _fetch(client, slot, wanted)
-			if fetched.error:
-				return fetched
-	return Result.failed(_space_problem()) if _space_problem() else Result.ok()
+# False if this is an error: it ends the round, whose steps return false then.
+func _goes_on(error: GamedError) -> bool:
+	if error:
+		_failed = error
+	return error == null
+
+
+# Keeps a record in a round.
+func _kept(record: Dictionary, firm: bool = true) -> bool:
+	return _goes_on(_keep(record, firm).error)
 
 
 # Sends pending writes.
-func _send_all(client: Client) -> Result:
+func _send_all(client: Client) -> bool:
 	for slot: String in _known():
 		for member: String in ["offered", "unsent_copy"]:
-			var beside := await _send_beside(client, slot, member)
-			if beside.error:
-				return beside
+			if not await _send_beside(client, slot, member):
+				return false
 		for _step in range(STEPS):
-			var next := _next(slot)
-			if next.error:
-				return next
-			if next.value == null:
+			var sent: Variant = _next(slot)
+			if sent == null:
 				break
-			var sent := await _send(client, slot, next.value["sent"])
-			if sent.error:
-				return sent
-		var dismissed := await _dismiss(client, slot)
-		if dismissed.error:
-			return dismissed
-	return Result.ok()
+			if not await _send(client, slot, sent):
+				return false
+		if _failed or not await _dismiss(client, slot):
+			return false
+	return true
+
+
+func _fetch_all(client: Client) -> bool:
+	for slot: String in _known():
+		var wanted: Variant = _wanted(slot)
+		if wanted and not await _fetch(client, slot, wanted):
+			return false
+	return _goes_on(_space_problem())
 
 
 func _until_due() -> float:
@@ -1524,30 +1463,29 @@ func _look_of(of: Dictionary) -> String:
 
 
 # Reads the server's list page by page, before the first write.
-func _hear(client: Client) -> Result:
+func _hear(client: Client) -> bool:
 	var unlisted := {}
 	for slot: String in _known():
 		var cursor: Variant = _record(slot)["unlisted"]
 		if cursor != null and cursor == _cursor:
 			unlisted[slot] = true
-	var page := await _hear_page(client, unlisted)
-	while page.error == null and page.value:
-		page = await _hear_page(client, unlisted)
-	return page
+	while await _hear_page(client, unlisted):
+		pass
+	return _failed == null
 
 
-# Result of whether there are more changes. The cursor is kept last, so that a page that was cut off is listed again.
-# `unlisted`: the slots that this device has written since the cursor. If a list of changes lacks that version, the
-# server may have lost it.
-func _hear_page(client: Client, unlisted: Dictionary) -> Result:
+# True if there are more changes. The cursor is kept last, so that a page that was cut off is listed again. `unlisted`:
+# the slots that this device has written since the cursor. If a list of changes lacks that version, the server may have
+# lost it.
+func _hear_page(client: Client, unlisted: Dictionary) -> bool:
 	var asked: Variant = _whole["cursor"] if _whole else _cursor
 	var found := await client.changes(asked)
 	if found.error and found.error.kind == "Refused" and found.error.status == 400 and asked != null:
 		found = await client.changes()  # the server does not know such a cursor
 	if found.error:
-		return found
+		return _goes_on(found.error)
 	if found.value["more"] and found.value["cursor"] == asked:
-		return Result.wrong("not_gamed", "The server's pages of changes do not end.")
+		return _goes_on(GamedError.new("not_gamed", "The server's pages of changes do not end."))
 	var listed := {}
 	for entry: Dictionary in found.value["saves"]:
 		if Client.path_of(entry["slot"]).error == null:  # a later protocol may allow other names
@@ -1560,70 +1498,65 @@ func _hear_page(client: Client, unlisted: Dictionary) -> Result:
 			_whole["listed"][slot] = listed[slot]
 			_whole["compared"].erase(slot)
 		if found.value["more"]:
-			return Result.ok(true)
-		var heard := await _hear_all(client, _whole)
-		if heard.error:
-			return heard
+			return true
+		if not await _hear_all(client, _whole):
+			return false
 		listed = _whole["listed"]
 		unlisted.clear()
 	for slot: String in unlisted.keys():
 		if found.value["more"] and not listed.has(slot):
 			continue
-		var compared := await _compare(client, slot, listed.get(slot), false)
-		if compared.error:
-			return compared
+		if not await _compare(client, slot, listed.get(slot), false):
+			return false
 		unlisted.erase(slot)
 	return await _keep_heard(found.value, listed)
 
 
-# Keeps what the server has of each slot, then the cursor: on the disk, too, it must not be ahead of them.
-func _keep_heard(page: Dictionary, listed: Dictionary) -> Result:
+# Keeps what the server has of each slot, then the cursor: on the disk, too, it must not be ahead of them. True if there
+# are more changes.
+func _keep_heard(page: Dictionary, listed: Dictionary) -> bool:
 	for slot: String in listed:
 		var there: Variant = null if listed[slot].has("deleted") else listed[slot]
-		var kept := _keep(Record.heard(_record(slot), there, there == null))
-		if kept.error:
-			return kept
+		if not _kept(Record.heard(_record(slot), there, there == null)):
+			return false
 	var flushed := await _until_firm()
 	if page["cursor"] != _kept_cursor and flushed.error == null:
 		if _closed or not _store.keep_cursor(page["cursor"]):
-			return Result.failed(_shut()) if _closed else _cannot_keep()
+			return _goes_on(_shut() if _closed else _cannot_keep().error)
 		_kept_cursor = page["cursor"]
 	_cursor = page["cursor"]
 	_whole = null
-	return Result.ok(page["more"])
+	return page["more"]
 
 
 # The server may have another history now (a restored backup): each base must be in it, or its bytes are sent again.
-func _hear_all(client: Client, whole: Dictionary) -> Result:
+func _hear_all(client: Client, whole: Dictionary) -> bool:
 	_problems.clear()
 	_copy_problems.clear()
 	for slot: String in _known():
 		if whole["compared"].has(slot):
 			continue
 		var entry: Variant = whole["listed"].get(slot)
-		var done: Result
-		if entry == null and whole["expired"]:
-			done = _keep(Record.expired(_record(slot)))
-		else:
-			done = await _compare(client, slot, entry, true)
-		if done.error:
-			return done
+		var gone: bool = entry == null and whole["expired"]
+		var done := _kept(Record.expired(_record(slot))) if gone else await _compare(client, slot, entry, true)
+		if not done:
+			return false
 		whole["compared"][slot] = true
-	return Result.ok()
+	return true
 
 
 # Looks for the base of a slot in the server's history, unless its entry in a list is that version. Without an entry in
 # a `whole` list the server has no version now; in one of changes it has the one that this device has written.
-func _compare(client: Client, slot: String, entry: Variant, whole: bool) -> Result:
+func _compare(client: Client, slot: String, entry: Variant, whole: bool) -> bool:
 	var base: Variant = _record(slot)["base"]
 	if entry != null and (base == null or entry.get("etag") == base["etag"]):
-		return Result.ok()
+		return true
 	var stands: Variant = base if base or not whole else _record(slot)["remote"]
 	var history := Result.ok([])
 	if stands:
 		history = await client.versions(slot, stands["version"], PAGE_VERSIONS)
 		if history.error and not history.error.is_a("NotFound"):
-			return history
+			return _goes_on(history.error)
 	var has := base == null
 	var newest := ""
 	for version: Dictionary in history.value if history.error == null else []:  # NotFound: the server never had it
@@ -1635,40 +1568,34 @@ func _compare(client: Client, slot: String, entry: Variant, whole: bool) -> Resu
 	var deleted := newest == "delete"
 	var listed := entry != null or not whole
 	var known: bool = (has and (deleted or listed)) or agrees
-	return _keep(Record.relisted(record, known, deleted, listed))
+	return _kept(Record.relisted(record, known, deleted, listed))
 
 
 # Sends what `_next` noted, and notes the answer.
-func _send(client: Client, slot: String, sent: Dictionary) -> Result:
-	var after: Result
-	if sent["local"]:
-		after = await _put(client, slot, sent)
-	else:
-		after = await _remove(client, slot, sent)
-	return _noted(_problems, slot, after.error) if after.error else _keep(after.value, false)
+func _send(client: Client, slot: String, sent: Dictionary) -> bool:
+	var local: Variant = sent["local"]
+	var after := await _put(client, slot, sent) if local else await _remove(client, slot, sent)
+	return _noted(_problems, slot, after.error) if after.error else _kept(after.value, false)
 
 
-# Result of the record with what to send now, noted before it is sent: the same again until it is answered.
-func _next(slot: String) -> Result:
+# What to send now, noted before it is sent: the same again until it is answered. null: nothing, or the round has ended.
+func _next(slot: String) -> Variant:
 	var record := _record(slot)
-	var noted: Variant = _problems.get(slot)
 	var sent: Variant = record["sent"]
-	if noted and sent:
-		var error: Variant = noted["error"]
-		var final: Variant = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
+	if sent and _problems.has(slot):
+		var error: GamedError = _problems[slot]["error"]
+		var final := (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
 		if final and not Record.same(sent["local"], record["local"]):
 			sent = null  # the server refused it for good; the game has written other bytes since
 		elif _rests(_problems, slot):
-			return Result.ok()
+			return null
 	if record["dispute"] or (sent == null and not record["dirty"]):
-		return Result.ok()
+		return null
 	_problems.erase(slot)
-	if sent == null and record["local"] == null and record["base"] == null:
-		var kept := _keep(Record.with(record, {"dirty": false, "sent": null}), false)  # it was never sent
-		return kept if kept.error else Result.ok()
-	if sent == null:
+	if sent == null and (record["local"] or record["base"]):  # else the game has deleted what was never sent
 		sent = {"local": record["local"], "base": record["base"]}
-	return _keep(Record.with(record, {"sent": sent}), false)
+	var pending: bool = record["dirty"] and sent != null
+	return sent if _kept(Record.with(record, {"sent": sent, "dirty": pending}), false) else null
 
 
 # Result of the record after the answer.
@@ -1706,13 +1633,13 @@ func _remove(client: Client, slot: String, sent: Dictionary) -> Result:
 	return Result.ok(Record.disputed(_record(slot), gone.error))
 
 
-# Result of the error if it ends the round; else it is noted for the slot.
-func _noted(problems: Dictionary, slot: String, error: GamedError) -> Result:
+# False if the error ends the round; else it is noted for the slot.
+func _noted(problems: Dictionary, slot: String, error: GamedError) -> bool:
 	if _halts(error):
-		return Result.failed(error)
+		return _goes_on(error)
 	var seconds: float = error.retry_after if error.retry_after else AGAIN_SECONDS
 	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
-	return Result.ok()
+	return true
 
 
 static func _halts(error: GamedError) -> bool:
@@ -1726,13 +1653,13 @@ static func _rests(problems: Dictionary, slot: String) -> bool:
 
 # Sends what is not a write of the game, and forgets it once the server has answered: the `unsent_copy` of a slot, or
 # what is `offered`, if the server has no save there. A write of the game after that one is a conflict.
-func _send_beside(client: Client, slot: String, member: String) -> Result:
+func _send_beside(client: Client, slot: String, member: String) -> bool:
 	var record := _record(slot)
 	var kept: Variant = record[member]
 	var offered := member == "offered"
 	var taken: bool = record["sent"] or (offered and (record["base"] or record["remote"] or record["dispute"]))
 	if kept == null or taken or _rests(_copy_problems, slot):
-		return Result.ok()
+		return true
 	var local: Variant = kept if offered else kept["local"]
 	var data: Variant = _store.load_body(slot, local["sha256"])
 	var put: Variant = null
@@ -1744,23 +1671,23 @@ func _send_beside(client: Client, slot: String, member: String) -> Result:
 	_copy_problems.erase(slot)
 	record = _record(slot)
 	if not Tools.same_json(record[member], kept):
-		return Result.ok()
+		return true
 	if offered and put:
-		return _keep(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value), false)
-	return _keep(Record.with(record, {member: null}), false)
+		return _kept(Record.not_placed(record, put.error) if put.error else Record.placed(record, put.value), false)
+	return _kept(Record.with(record, {member: null}), false)
 
 
 # Deletes a conflict's copy at the server after its bytes became current: the player has nothing to choose any more.
-func _dismiss(client: Client, slot: String) -> Result:
+func _dismiss(client: Client, slot: String) -> bool:
 	var record := _record(slot)
 	var spent: Variant = record["spent"]
 	if spent == null or not Record.is_idle(record):
-		return Result.ok()
+		return true
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done := await client.dismiss(slot, spent["version"])
 		if done.error and _halts(done.error):
-			return done  # else: the server deletes it in time
-	return _keep(Record.with(_record(slot), {"spent": null}), false)
+			return _goes_on(done.error)  # else: the server deletes it in time
+	return _kept(Record.with(_record(slot), {"spent": null}), false)
 
 
 # The version to fetch, so that the game can read it offline; null if its bytes are here.
@@ -1772,27 +1699,24 @@ func _wanted(slot: String) -> Variant:
 	return null if wanted == null or _store.has(slot, wanted) or _rests(_problems, slot) else wanted
 
 
-func _fetch(client: Client, slot: String, wanted: Dictionary) -> Result:
+func _fetch(client: Client, slot: String, wanted: Dictionary) -> bool:
 	var fetched := await _fetched(client, wanted)
-	if fetched.error and fetched.error.is_a("NotFound"):
-		return Result.ok()  # replaced meanwhile, the next list says by what
-	if fetched.error:
-		return _noted(_problems, slot, fetched.error)
+	if fetched.error:  # NotFound: replaced meanwhile, the next list says by what
+		return fetched.error.is_a("NotFound") or _noted(_problems, slot, fetched.error)
 	if _closed:
-		return Result.failed(_shut())
+		return _goes_on(_shut())
 	if _keep_body(slot, fetched.value):
 		_problems.erase(slot)
 	else:  # noted, because each round would download it again
 		var error := GamedError.new("local_disk", "This device has no space for a save of another device.")
 		_problems[slot] = {"error": error, "due": Time.get_ticks_msec() + AGAIN_SECONDS * 1000}
-	return Result.ok()
+	return true
 
 
 # Keeps the bytes while a record names them; false if this device cannot.
 func _keep_body(slot: String, data: PackedByteArray) -> bool:
-	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
-		return _store.add(slot, data) != null
-	return true
+	var named := Tools.sha256(data) in Record.bodies(_record(slot))
+	return _closed or not named or _store.add(slot, data) != null
 
 
 func _fetched(client: Client, info: Dictionary) -> Result:
