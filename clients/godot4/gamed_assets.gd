@@ -71,8 +71,7 @@ func _init(client: Client, the_folder: String = "") -> void:
 class Manifest:
 	## Result of one; NotGamed for anything that this device should not write.
 	static func of(raw: PackedByteArray) -> Result:
-		var text := raw.get_string_from_utf8()
-		var value: Variant = Tools.parsed(text)
+		var value: Variant = Tools.parsed(raw.get_string_from_utf8())
 		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
 			return _wrong("The release has a format that this game does not know; update the game.")
 		var listed := Tools.member(Result.ok(value), "files", "object")
@@ -111,11 +110,11 @@ class Manifest:
 		return Result.wrong("not_gamed", detail)
 
 	static func _file_of(value: Variant) -> Variant:
-		if not value is Dictionary or not value.get("sha256") is String or not Tools.is_sha256(value["sha256"]):
+		if not value is Dictionary:
 			return null
-		var size: Variant = Tools.integer(value.get("size"), -1)
-		var type := Tools.text(value, "type")
-		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
+		var file := Tools.members(Result.ok(value), {"size": "number", "sha256": "text", "type": ["text", ""]})
+		var valid: bool = file.error == null and file.value["size"] >= 0 and Tools.is_sha256(file.value["sha256"])
+		return file.value if valid else null
 
 	## NotGamed unless each can be a file below a folder, beside all the others, on any system.
 	static func refuse_paths(paths: Array) -> Result:
@@ -171,7 +170,8 @@ class ManifestCheck:
 # Takes the bytes of a file as they come, after those that are in `path` already.
 class Part:
 	var path: String = ""
-	var file: Variant = null
+	var file: Dictionary = {}
+	var targets: Array = []  # the places of the whole file
 	var _owner: GamedAssets
 	var _out: FileAccess = null
 	var _at: int = 0
@@ -204,11 +204,8 @@ class Part:
 		if answer.status == 200:  # the whole file after all
 			_owner.count(-_at, 0)
 			_at = 0
-		_out = Platform.open(path, FileAccess.READ_WRITE if _at > 0 else FileAccess.WRITE)
-		if _out == null:
-			return full()
-		_out.seek_end()
-		return null
+		_out = Disk.open_end(path, _at > 0)
+		return null if _out else full()
 
 	# GamedError or null.
 	func take(bytes: PackedByteArray) -> GamedError:
@@ -346,13 +343,11 @@ func _download(channel: String, verify: bool) -> Result:
 	var missing := await _look(manifest, verify)
 	if _client.is_closed():
 		return Result.failed(_client._unreachable(Client.NO_ANSWER))
-	var room := _room(missing)
-	if room:
-		return Result.failed(room)
-	for digest: String in missing:
-		var error := await _fetch(missing[digest])
-		if error:
-			return Result.failed(error)
+	var error := _room(missing)
+	for part: Part in missing:
+		error = error if error else await _fetch(part)
+	if error:
+		return Result.failed(error)
 	count(0, 0, "finishing")
 	return await _finish(manifest)
 
@@ -378,8 +373,8 @@ func _ask(path: String, how: Dictionary) -> Result:
 	return await _client._game("GET", path, how)
 
 
-# {sha256: {"file", "targets"}} of the missing files. Bytes of other whole releases are copied, not fetched again.
-func _look(manifest: Dictionary, verify: bool) -> Dictionary:
+# The Parts of the missing files. Bytes of other whole releases are copied, not fetched again.
+func _look(manifest: Dictionary, verify: bool) -> Array:
 	var here := {}
 	for name: String in Platform.names(folder + "/releases"):
 		var other: Variant = _kept(name.get_basename()) if name.ends_with(".json") else null
@@ -402,10 +397,10 @@ func _look(manifest: Dictionary, verify: bool) -> Dictionary:
 			count(file["size"], 0, "looking")
 			continue
 		if not missing.has(file["sha256"]):
-			missing[file["sha256"]] = {"file": file, "targets": []}
-			count(int(max(0, Disk.size_of(_staged(file)))), 0, "looking")
-		missing[file["sha256"]]["targets"].append(target)
-	return missing
+			missing[file["sha256"]] = Part.new(_staged(file), file, self)
+			count(missing[file["sha256"]].arrived(), 0, "looking")
+		missing[file["sha256"]].targets.append(target)
+	return missing.values()
 
 
 func _staged(file: Dictionary) -> String:
@@ -413,19 +408,16 @@ func _staged(file: Dictionary) -> String:
 
 
 # GamedError or null. Called before the first byte is fetched, so that a disk that is too small ends a download at once.
-func _room(missing: Dictionary) -> GamedError:
+func _room(missing: Array) -> GamedError:
 	var needed := SPARE_BYTES
-	for digest: String in missing:
-		var file: Variant = missing[digest]["file"]
-		needed += file["size"] * missing[digest]["targets"].size() - int(max(0, Disk.size_of(_staged(file))))
+	for part: Part in missing:
+		needed += part.file["size"] * part.targets.size() - part.arrived()
 	var free := Platform.free_bytes(folder)
 	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
 
 
 # Fetches one file, and puts it into each of its places; GamedError or null.
-func _fetch(wanted: Dictionary) -> GamedError:
-	var file: Variant = wanted["file"]
-	var part := Part.new(_staged(file), file, self)
+func _fetch(part: Part) -> GamedError:
 	for _attempt in range(2):
 		var error := await _arrive(part)
 		if error:
@@ -433,8 +425,8 @@ func _fetch(wanted: Dictionary) -> GamedError:
 		var digest := await _hash_of(part.path)
 		if _client.is_closed():
 			return _client._unreachable(Client.NO_ANSWER)
-		if digest == file["sha256"]:
-			return await _put(part.path, wanted)
+		if digest == part.file["sha256"]:
+			return await _put(part)
 		count(-part.arrived(), 0)
 		Disk.remove(part.path)
 	return GamedError.new("download_corrupt", "A file of the release arrived damaged, twice.")
@@ -467,16 +459,14 @@ func _arrive(part: Part) -> GamedError:
 
 
 # Copies a file to its places, and moves it to the last one.
-func _put(source: String, wanted: Dictionary) -> GamedError:
-	var file: Variant = wanted["file"]
-	var targets: Array = wanted["targets"].duplicate()
-	var last: String = targets.pop_back()
-	for target: String in targets:
-		if not await _copied(source, target, file):
+func _put(part: Part) -> GamedError:
+	var last: String = part.targets.pop_back()
+	for target: String in part.targets:
+		if not await _copied(part.path, target, part.file):
 			return _client._unreachable(Client.NO_ANSWER) if _client.is_closed() else Part.full()
-		count(file["size"], 0)
+		count(part.file["size"], 0)
 	Platform.make_folders(last.get_base_dir())
-	return null if Platform.rename(source, last) else Part.full()
+	return null if Platform.rename(part.path, last) else Part.full()
 
 
 # Copies a file, if its bytes have the right hash.
@@ -518,11 +508,10 @@ func _hash_of(path: String, into: String = "") -> String:
 
 # Makes a whole release the one to load.
 func _finish(manifest: Dictionary) -> Result:
-	var release: Variant = manifest["release"]
-	await Disk.flushed(["%s/releases/%s" % [folder, release]])
-	var written := _kept(release) != null
-	if not written:
-		written = await Disk.keep("%s/releases/%s.json" % [folder, release], manifest["raw"])
+	var release: String = manifest["release"]
+	var place := "%s/releases/%s" % [folder, release]
+	await Disk.flushed([place])
+	var written := _kept(release) != null or await Disk.keep(place + ".json", manifest["raw"])
 	if written and _pointer() != release:
 		written = await Disk.keep(folder + "/current", (release + "\n").to_ascii_buffer())
 	if not written:
