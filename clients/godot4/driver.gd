@@ -203,8 +203,7 @@ class Session:
 		return await _client.policy()
 
 	func do_providers(_command: Dictionary) -> Result:
-		var found := await _client.providers()
-		return Result.ok({"providers": found.value}) if found.error == null else found
+		return _as("providers", await _client.providers())
 
 	func do_sign_in(command: Dictionary) -> Result:
 		var result := await _client.sign_in(self, _options(command))
@@ -247,36 +246,28 @@ class Session:
 		return Result.ok({"signed_in": true, "player_id": kept.player_id, "session_id": kept.session_id})
 
 	func do_sign_out(command: Dictionary) -> Result:
-		var scope: Variant = command.get("scope")
-		var notified := await _client.sign_out(scope if scope else "this")
-		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
+		return _as("server_notified", await _client.sign_out(_given(command, "scope", "this")))
 
 	func do_set_name(command: Dictionary) -> Result:
-		var stored := await _client.set_name(command["name"])
-		return Result.ok({"name": stored.value}) if stored.error == null else stored
+		return _as("name", await _client.set_name(command["name"]))
 
 	func do_ticket(command: Dictionary) -> Result:
-		var nonce: Variant = command.get("nonce")
-		var made := await _client.ticket(command["audience"], nonce if nonce else "")
-		return Result.ok({"ticket": made.value}) if made.error == null else made
+		return _as("ticket", await _client.ticket(command["audience"], _given(command, "nonce", "")))
 
 	func do_whoami(command: Dictionary) -> Result:
 		return await _called(command).whoami()
 
 	func do_sessions(_command: Dictionary) -> Result:
-		var found := await _client.list_sessions()
-		return Result.ok({"sessions": found.value}) if found.error == null else found
+		return _as("sessions", await _client.list_sessions())
 
 	func do_end_session(command: Dictionary) -> Result:
 		return _done(await _client.end_session(command["session_id"]))
 
 	func do_identities(_command: Dictionary) -> Result:
-		var found := await _client.list_identities()
-		return Result.ok({"identities": found.value}) if found.error == null else found
+		return _as("identities", await _client.list_identities())
 
 	func do_link(command: Dictionary) -> Result:
-		var provider := await _client.link(self, command.get("provider"), _options(command))
-		return Result.ok({"provider": provider.value}) if provider.error == null else provider
+		return _as("provider", await _client.link(self, command.get("provider"), _options(command)))
 
 	func do_unlink(command: Dictionary) -> Result:
 		return _done(await _client.unlink(command["provider"]))
@@ -288,36 +279,30 @@ class Session:
 		return _done(await _client.erase_saves())
 
 	func do_export(command: Dictionary) -> Result:
-		var size := await _called(command).export_saves(command["file"])
-		return Result.ok({"size": size.value}) if size.error == null else size
+		return _as("size", await _called(command).export_saves(command["file"]))
 
 	# -- saves --
 
 	func do_list_saves(_command: Dictionary) -> Result:
-		var found := await _client.list_saves()
-		return Result.ok({"saves": found.value}) if found.error == null else found
+		return _as("saves", await _client.list_saves())
 
 	func do_changes(command: Dictionary) -> Result:
-		var wait: Variant = command.get("wait")
-		var seconds := int(wait) if wait else 0
-		return await _called(command).changes(command.get("since"), seconds, command.get("limit"))
+		var wait := int(_given(command, "wait", 0))
+		return await _called(command).changes(command.get("since"), wait, command.get("limit"))
 
 	func do_get(command: Dictionary) -> Result:
 		return _save(await _client.get_save(command["slot"], command.get("unless")))
 
 	func do_put(command: Dictionary) -> Result:
-		var type: Variant = command.get("content_type")
 		var data := Marshalls.base64_to_raw(command["data"])
-		var base: Variant = command.get("base")
-		type = type if type else "application/octet-stream"
-		return await _called(command).put(command["slot"], data, base, command.get("meta"), type)
+		var type: String = _given(command, "content_type", Client.BINARY)
+		return await _called(command).put(command["slot"], data, command.get("base"), command.get("meta"), type)
 
 	func do_delete(command: Dictionary) -> Result:
 		return _done(await _client.delete(command["slot"], command["base"]))
 
 	func do_versions(command: Dictionary) -> Result:
-		var found := await _client.versions(command["slot"])
-		return Result.ok({"versions": found.value}) if found.error == null else found
+		return _as("versions", await _client.versions(command["slot"]))
 
 	func do_versions_page(command: Dictionary) -> Result:
 		return await _client.versions_page(command["slot"], command.get("before"), command.get("limit"))
@@ -338,11 +323,16 @@ class Session:
 			if one.get("data") != null:
 				one["data"] = Marshalls.base64_to_raw(one["data"])
 			writes.append(one)
-		var saved := await _client.commit(writes)
-		return Result.ok({"saves": saved.value}) if saved.error == null else saved
+		return _as("saves", await _client.commit(writes))
 
 	func _done(result: Result) -> Result:
 		return Result.ok({}) if result.error == null else result
+
+	func _given(command: Dictionary, name: String, otherwise: Variant) -> Variant:
+		return otherwise if command.get(name) == null else command[name]
+
+	func _as(name: String, result: Result) -> Result:
+		return Result.ok({name: result.value}) if result.error == null else result
 
 	func _save(result: Result) -> Result:
 		if result.error or result.value == null:
@@ -376,11 +366,10 @@ class Session:
 		return Result.ok({})
 
 	func _changed(status: Dictionary) -> void:
-		_tell("sync_changed", {"slot": status["slot"], "state": status["state"]})
+		_tell("sync_changed", Client.Tools.part(status, ["slot", "state"]))
 
 	func do_sync_ready(command: Dictionary) -> Result:
-		var ready := await _sync.ready(command["within"])
-		return Result.ok({"ready": ready})
+		return Result.ok({"ready": await _sync.ready(command["within"])})
 
 	func do_sync_read(command: Dictionary) -> Result:
 		return _save(_sync.read(command["slot"]))
@@ -389,9 +378,8 @@ class Session:
 		return _save(_sync.peek(command["slot"]))
 
 	func do_sync_write(command: Dictionary) -> Result:
-		var type: Variant = command.get("content_type")
 		var data := Marshalls.base64_to_raw(command["data"])
-		type = type if type else "application/octet-stream"
+		var type: String = _given(command, "content_type", Client.BINARY)
 		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
 
 	func do_sync_delete(command: Dictionary) -> Result:
@@ -411,12 +399,10 @@ class Session:
 
 	func do_sync_pump(_command: Dictionary) -> Result:
 		var result := await _sync.send()
-		if result.error:
-			return result
 		var news := []
-		for status: Dictionary in result.value:
-			news.append({"slot": status["slot"], "state": status["state"]})
-		return Result.ok({"news": news})
+		for status: Dictionary in result.value if result.error == null else []:
+			news.append(Client.Tools.part(status, ["slot", "state"]))
+		return result if result.error else Result.ok({"news": news})
 
 	func do_sync_conflicts(_command: Dictionary) -> Result:
 		var found := []
@@ -454,12 +440,10 @@ class Session:
 		return _save(_sync.lost(command["slot"]))
 
 	func do_sync_other_players(_command: Dictionary) -> Result:
-		var result := await _sync.other_players()
-		return result if result.error else Result.ok({"players": result.value})
+		return _as("players", await _sync.other_players())
 
 	func do_sync_adopt(command: Dictionary) -> Result:
-		var result := await _sync.adopt(command["player_id"], command.get("slots"))
-		return result if result.error else Result.ok({"slots": result.value})
+		return _as("slots", await _sync.adopt(command["player_id"], command.get("slots")))
 
 	func do_sync_trouble(_command: Dictionary) -> Result:
 		var error: Client.GamedError = _sync.problem
