@@ -135,9 +135,16 @@ ROWS = {
 """Tests by path. The longest path counts; a module without `test_` in its name means the tests that import it."""
 BY_ROW = {"tests.e2e.test_engines"}
 """Tests of minutes that import only words of pages and intervals: they run where a row names them."""
-SETUP, SETUP_TESTS = "gamed.cli.setup", "tests.cli.setup"
-"""The tests of `gamed setup` start whole servers, and take as long as a third of tests.cli. A feature that its package
-does not import has them left out."""
+PARTS = {
+    "gamed.cli.setup": "tests.cli.setup",
+    "gamed.cli.data": (
+        "tests.cli.test_kept_stores tests.cli.test_migrating tests.cli.test_move_store "
+        "tests.cli.test_postgresql_backup"
+    ),
+    "gamed.cli.service": "tests.cli.test_stopping",
+}
+"""Tests of a part of a folder that start many whole servers: two thirds of the time of tests.cli. A feature that the
+part does not import has them left out."""
 WHOLE = ("tests", "clients")
 ONLY_GATE = ("the container: .ci/container", "the README's first command: .ci/run")
 """Checks that no change makes this program run: they build or install everything anew."""
@@ -211,12 +218,17 @@ class Sources:
 
     def using(self, feature: str, folder: str) -> set[str]:
         """Return the tests of a folder of the package that imports this feature."""
-        tests = {f"tests.{folder}"} & self.texts.keys()
-        if not is_below(SETUP_TESTS, tests) or any(
-            is_below(name, {SETUP}) for name in self._importers.get(f"gamed.{feature}", ())
-        ):
-            return tests
-        return {name for name in self.tests if is_below(name, tests) and not is_below(name, {SETUP_TESTS})}
+        package, importers = f"tests.{folder}", self._importers.get(f"gamed.{feature}", ())
+        out = {
+            test
+            for part, tests in PARTS.items()
+            if not any(is_below(name, {part}) for name in importers)
+            for test in tests.split()
+            if is_below(test, {package})
+        }
+        if not out:
+            return {package} & self.texts.keys()
+        return {name for name in self.tests if is_below(name, {package}) and not is_below(name, out)}
 
     def folders_importing(self, folder: str) -> set[str]:
         """Return the folders and shared modules of the package that import a module of this one."""

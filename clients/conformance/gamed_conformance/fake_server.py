@@ -30,7 +30,8 @@ HOLD_SECONDS = 0.05
 """Between two looks at the connection of a held request."""
 CUT_SECONDS = 0.2
 """A pause before a cut answer ends: browsers drop what they have not handed over when a connection breaks."""
-SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
+SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{24,}")
+"""A credential. An id, which is no secret, can have such letters in it, but has only 22 characters after its prefix."""
 CORS = b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: *\r\n"
 """For clients in a browser: without them it hides every response from the page, whatever the client does."""
 PREFLIGHT_SECONDS = 600

@@ -21,6 +21,8 @@ from clients.conformance.tests.helpers import (
     scenarios,
 )
 
+from gamed_conformance.fake_server import SECRET  # isort: skip  (the helpers set its path)
+
 RUN = CLIENTS / "conformance" / "run.py"
 PAGE = (CLIENTS / "conformance" / "README.md").read_text("utf-8")
 PYTHON = [sys.executable, str(CLIENTS / "conformance" / "drivers" / "python_driver.py")]
@@ -143,3 +145,10 @@ class MatchingTests(SynchronousTestCase):
         value = {"${n}": ["${x.y}", "${x.y.0}!", "${x.y.1.z}", {"$repeat": ["ab", 2]}]}
         self.assertEqual(filled(value, memory), {"name": [[1, {"z": None}], "1!", None, "abab"]})
         self.assertRaises(Mismatch, filled, "${x.nothing}", memory)
+
+    def test_secret(self) -> None:
+        """A credential is a secret wherever it stands; an id that has its letters by chance is none."""
+        for name in ("gat", "grc", "gds"):
+            secret = f"{name}_{'aB3-_' * 8}xyz".encode()
+            self.assertEqual(SECRET.findall(b"https://game.example/?t=" + secret + b"&x"), [secret])
+            self.assertIsNone(SECRET.search(f"ses_{name}_{'a' * 18}".encode()))
