@@ -143,7 +143,7 @@ PARTS = {
     ),
     "gamed.cli.service": "tests.cli.test_stopping",
 }
-"""Tests of a part of a folder that start many whole servers: two thirds of the time of tests.cli. A feature that the
+"""Tests of a part of a folder that start many whole servers: most of the time of tests.cli. A feature that the
 part does not import has them left out."""
 WHOLE = ("tests", "clients")
 ONLY_GATE = ("the container: .ci/container", "the README's first command: .ci/run")
