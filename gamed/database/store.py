@@ -165,6 +165,12 @@ class Store(Protocol):
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each database in bytes by its short name; raise DatabaseError or OSError."""
 
+    def set_aside_names(self) -> Sequence[str]:
+        """Return the schemas that restores and moves left beside those in use, each with its instant at the end.
+
+        Files are in the data folder. Raise DatabaseError.
+        """
+
     def server_facts(self) -> ServerFacts | None:
         """Return what the server reports about itself; None without a server. Raise DatabaseError."""
 

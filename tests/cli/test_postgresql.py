@@ -12,6 +12,7 @@ import psycopg
 
 from gamed.cli.service.prepare import STORE_SECONDS
 from gamed.config.settings import DATABASE_NOTE
+from gamed.database.backup_format import stamp
 from gamed.database.postgresql.processes import IN_USE, STORE
 from tests.cli.process import (
     GAMED,
@@ -598,6 +599,22 @@ class CheckTests(PostgresqlTestCase):
         self.assertEqual((code, found["store"]["level"]), (1, "problem"))
         self.assertIn("does not exist", found["store"]["text"])
         self.assertEqual(found["key"]["level"], "skipped")
+
+    def test_old_copies(self) -> None:
+        """Schemas that restores and moves left are named after thirty days, with the statement that drops them."""
+        now = int(time.time() * 1000)
+        old, new = (stamp(now - days * 86_400_000).lower() for days in (31, 29))
+        left = [f"auth_before_restore_{old}", f"auth_moved_{old}", f"state_before_restore_{old}"]
+        for each in (*left, f"auth_before_restore_{new}", "auth_planted", "state_moved_1"):
+            self.rows(f"CREATE SCHEMA {each}")
+        _, out, err = self.gamed("doctor", "--json")
+        [found] = [each for each in json.loads(out)["findings"] if each["check"] == "copies"]
+        self.assertEqual((found["level"], err), ("warning", ""))
+        self.assertTrue(found["text"].endswith(f"older than 30 days: {', '.join(left)}"), found)
+        self.assertIn(f"DROP SCHEMA {', '.join(left)} CASCADE", found["advice"])
+        self.rows(f"DROP SCHEMA {', '.join(left)} CASCADE")
+        _, out, _ = self.gamed("doctor", "--json")
+        self.assertNotIn("copies", {each["check"] for each in json.loads(out)["findings"]})
 
     def findings(self) -> dict[str, dict[str, str]]:
         """Return what the doctor finds, by the name of the check; its exit code is not 0."""

@@ -66,7 +66,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         *quick_steps(machine),
         *databases,
         partial(_assets, AssetStore(places.data / FOLDER)),
-        partial(_copies, places.data),
+        partial(_copies, places.data, store),
         lambda: [machine_checks.check_server(server(places.data))],
     ]
     if opened is None:
@@ -105,20 +105,29 @@ def _assets(store: AssetStore) -> list[Finding]:
     return [machine_checks.check_assets(len(names), errors)] if names else []
 
 
-def _copies(data: Path) -> list[Finding]:
+def _copies(data: Path, store: Store) -> list[Finding]:
     """Warn of old copies of the databases, which have the data of players who were erased since."""
     before_ms = now_ms() - _COPY_MS
-    names = [
+    before = stamp(before_ms)
+    files = [
         path.name
         for each in _COPIES
         for path in sorted(data.glob(each))
         # A restore and a move keep the instant of the last write, and have their own in the name.
-        if path.lstat().st_mtime * 1000 < before_ms and max(_STAMP.findall(path.name), default="") < stamp(before_ms)
+        if path.lstat().st_mtime * 1000 < before_ms and max(_STAMP.findall(path.name), default="") < before
     ]
-    if not names:
-        return []
-    text = f"{data} has copies of databases that are older than 30 days: {', '.join(names)}"
-    return [warning("copies", text, "Delete them if all is well: players who were erased since are still in them.")]
+    try:
+        stamps = {name: name.rpartition("_")[2].upper() for name in store.set_aside_names()}
+        schemas = [name for name, instant in stamps.items() if _STAMP.fullmatch(instant) and instant < before]
+    except (DatabaseError, MigrationError):  # a step of its own tells that
+        schemas = []
+    found = (
+        (f"{data} has copies of databases", files, "Delete them"),
+        (f"{store.describe(AUTH)} has copies beside it", schemas, f"Run DROP SCHEMA {', '.join(schemas)} CASCADE"),
+    )
+    why = "if all is well: players who were erased since are still in them."
+    texts = [(f"{what} that are older than 30 days: {', '.join(names)}", act) for what, names, act in found if names]
+    return [warning("copies", text, f"{act} {why}") for text, act in texts]
 
 
 def _channel_errors(store: AssetStore, channel: str) -> list[str]:

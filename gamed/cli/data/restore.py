@@ -226,12 +226,13 @@ def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
 
 def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) -> RestoreResult:
     from gamed.cli.data.store_dump import replace_schemas  # late: the files of SQLite need no other programs
+    from gamed.database.postgresql.migrations import REPLACED
 
     assert backup.manifest is not None
     written_by = backup.manifest.store.postgresql
     assert written_by is not None
     store = open_store(config, where.data)
-    suffix = f"_before_restore_{backup_format.stamp(now_ms()).lower()}"
+    suffix = f"{REPLACED}{backup_format.stamp(now_ms()).lower()}"
     try:
         with keys.database_errors(store, AUTH), closing(store):
             if not where.config.exists() and any(store.exists(database) for database in (AUTH, STATE)):

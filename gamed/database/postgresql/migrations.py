@@ -14,7 +14,7 @@ from time import monotonic, sleep
 
 from msgspec import Struct
 
-from gamed.database.connection import AUTH, Connection
+from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseUnavailable, MigrationError
 from gamed.database.postgresql.error_mapping import PostgresqlError, kind_of
 from gamed.database.postgresql.processes import IN_USE, STORE
@@ -23,7 +23,7 @@ from gamed.database.scripts import read_script, scripts_in
 
 SCHEMAS = Path(__file__).parent / "schema"
 OLDEST = "-- oldest: "
-MOVED = "_moved_"
+MOVED, REPLACED = "_moved_", "_before_restore_"
 """Follows the name of a schema that `gamed move-store` has moved away; the time comes after it."""
 PREPARING = "SELECT CASE WHEN pg_try_advisory_xact_lock(3, 0) THEN 1 ELSE 0 END"
 """Lock all other processes out that prepare a schema of this database, until the transaction ends."""
@@ -304,8 +304,18 @@ def contents_of(connection: Connection, database: str) -> dict[str, str]:
 
 def moved_schemas(connection: Connection) -> list[str]:
     """Return the names that `auth` was given when it was moved away, in the order of time."""
+    return _beginning_with(connection, f"{AUTH}{MOVED}")
+
+
+def schemas_aside(connection: Connection) -> list[str]:
+    """Return the names that both schemas were given when they were moved away, or replaced by a backup."""
+    beginnings = [f"{database}{why}" for database in (AUTH, STATE) for why in (REPLACED, MOVED)]
+    return [name for each in beginnings for name in _beginning_with(connection, each)]
+
+
+def _beginning_with(connection: Connection, begin: str) -> list[str]:
     query = "SELECT nspname FROM pg_catalog.pg_namespace WHERE starts_with(nspname, :begin) ORDER BY 1"
-    return [str(name) for (name,) in connection.rows(query, {"begin": f"{AUTH}{MOVED}"})]
+    return [str(name) for (name,) in connection.rows(query, {"begin": begin})]
 
 
 def check_schema(connection: Connection, database: str, where: str) -> None:

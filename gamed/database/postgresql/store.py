@@ -259,6 +259,10 @@ class PostgresqlStore:
 
         return self._look(read)
 
+    def set_aside_names(self) -> Sequence[str]:
+        """Return the names that both schemas were given when they were moved away or replaced."""
+        return self._look(migrations.schemas_aside)
+
     def server_facts(self) -> ServerFacts:
         """Return what the server reports about itself."""
         return self._look(lambda connection: inspection.read_facts(connection, self._now_ms))

@@ -149,6 +149,10 @@ class SqliteStore(Component, frozen=True, kw_only=True):
         """Return the size of each file with its write-ahead log."""
         return {self.name(database): self._size(self._path(database)) for database in (AUTH, STATE)}
 
+    def set_aside_names(self) -> Sequence[str]:
+        """Return nothing: the data folder has them."""
+        return ()
+
     def server_facts(self) -> None:
         """Return nothing: there is no server."""
 
