@@ -4095,7 +4095,8 @@ namespace Gamed
                 (complete, cancel) => CredentialAsync(cancel));
         }
 
-        /// <summary>Unlinks an account; throws RefusedException with `last_identity` if it is the only one.</summary>
+        /// <summary>Unlinks an account; throws RefusedException with `last_identity` if it is the only one, and
+        /// SignInRequiredException with `reauthentication_required` if a recovery code signed in.</summary>
         public async Task UnlinkAsync(string provider, CancellationToken cancel = default(CancellationToken))
         {
             if (!Segments.IsMatch(provider ?? ""))
@@ -4156,7 +4157,8 @@ namespace Gamed
         }
 
         /// <summary>Erases all saves of the player with their history, on every device that plays online. Throws
-        /// ConflictException if a device has saved meanwhile: nothing was erased then.</summary>
+        /// ConflictException if a device has saved meanwhile, and SignInRequiredException with
+        /// `reauthentication_required` if a recovery code signed in: nothing was erased then.</summary>
         public async Task EraseSavesAsync(CancellationToken cancel = default(CancellationToken))
         {
             Answer summary = await GameAsync("GET", "/game/", new Call(), cancel).ConfigureAwait(false);
@@ -4169,7 +4171,8 @@ namespace Gamed
 
         /// <summary>Writes all kept versions of the player's saves into a zip file, whole or not at all; returns its
         /// size in bytes. An interrupted download continues where it was. Throws LocalDamagedException if the file
-        /// cannot be written.</summary>
+        /// cannot be written, and SignInRequiredException with `reauthentication_required` if a recovery code signed
+        /// in.</summary>
         public Task<long> ExportAsync(string path, CancellationToken cancel = default(CancellationToken)) =>
             Task.Run(() => ExportedAsync(path, cancel), cancel);
 

@@ -1938,7 +1938,8 @@ func list_identities() -> Result:
 	return await _listed("/auth/identities", "identities")
 
 
-## Unlinks an account; the last one gives an error with the code last_identity.
+## Unlinks an account; the last one gives an error with the code last_identity, and a sign-in by a recovery code one of
+## the kind SignInRequired with the code reauthentication_required.
 func unlink(provider: String) -> Result:
 	var answer := await _game("DELETE", "/auth/identities/" + provider.uri_encode())
 	return answer if answer.error else Result.ok()
@@ -1962,7 +1963,8 @@ func _delete_once(path: String) -> Result:
 	return Result.ok()
 
 
-## Erases all saves of the player at the server, with their history.
+## Erases all saves of the player at the server, with their history; a sign-in by a recovery code gives an error of the
+## kind SignInRequired with the code reauthentication_required.
 func erase_saves() -> Result:
 	var found := await _game("GET", "/game/")
 	if found.error:
@@ -1977,7 +1979,8 @@ func erase_saves() -> Result:
 	return answer if answer.error else Result.ok()
 
 
-## Writes all saves with their history into a zip file, whole or not at all; the value is its size.
+## Writes all saves with their history into a zip file, whole or not at all; the value is its size. A sign-in by a
+## recovery code gives an error of the kind SignInRequired with the code reauthentication_required.
 func export_saves(path: String) -> Result:
 	var _me := self
 	var arriving := Arriving.new(path + ".new")

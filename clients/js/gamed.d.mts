@@ -432,6 +432,7 @@ export class GamedClient {
      * @param {RequestOptions} [options]
      * @returns {Promise<void>}
      * @throws {Refused} if it is the last one
+     * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
      */
     unlink(provider: string, { signal }?: RequestOptions): Promise<void>;
     /**
@@ -448,6 +449,7 @@ export class GamedClient {
      * @param {RequestOptions} [options]
      * @returns {Promise<void>}
      * @throws {Conflict} if a device has saved at the same moment
+     * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
      */
     eraseSaves({ signal }?: RequestOptions): Promise<void>;
     /**
@@ -457,6 +459,7 @@ export class GamedClient {
      * @param {string} path a file, which is written whole or not at all; Node.js only
      * @param {RequestOptions} [options]
      * @returns {Promise<number>} size of the file, in bytes
+     * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
      * @throws {DownloadCorrupt} if the bytes do not match the server's digest
      * @throws {LocalDamaged} if this device cannot write the file
      */
@@ -468,6 +471,7 @@ export class GamedClient {
      * @param {undefined} [path]
      * @param {RequestOptions} [options]
      * @returns {Promise<Blob>}
+     * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
      * @throws {DownloadCorrupt} if the bytes do not match the server's digest
      */
     export(path?: undefined, options?: RequestOptions | undefined): Promise<Blob>;

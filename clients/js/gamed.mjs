@@ -2484,6 +2484,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<void>}
    * @throws {Refused} if it is the last one
+   * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
    */
   async unlink(provider, { signal = this.#signal } = {}) {
     await this.#remove(`/auth/identities/${encodeURIComponent(provider)}`, signal)
@@ -2508,6 +2509,7 @@ export class GamedClient {
    * @param {RequestOptions} [options]
    * @returns {Promise<void>}
    * @throws {Conflict} if a device has saved at the same moment
+   * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
    */
   async eraseSaves({ signal = this.#signal } = {}) {
     const etag = (await this.#game("GET", "/game/", { signal })).headers.get("ETag") ?? ""
@@ -2522,6 +2524,7 @@ export class GamedClient {
    * @param {string} path a file, which is written whole or not at all; Node.js only
    * @param {RequestOptions} [options]
    * @returns {Promise<number>} size of the file, in bytes
+   * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
    * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    * @throws {LocalDamaged} if this device cannot write the file
    */
@@ -2532,6 +2535,7 @@ export class GamedClient {
    * @param {undefined} [path]
    * @param {RequestOptions} [options]
    * @returns {Promise<Blob>}
+   * @throws {SignInRequired} with `reauthentication_required` if a recovery code signed this session in
    * @throws {DownloadCorrupt} if the bytes do not match the server's digest
    */
   /** @param {string} [path] @param {RequestOptions} [options] @returns {Promise<any>} */

@@ -1721,7 +1721,10 @@ class GamedClient:
         return sign_in.run(lambda complete: member(member(complete, "linked", dict), "provider", str))
 
     def unlink(self, provider: str) -> None:
-        """Remove the account at `provider` from the player; raise Refused `last_identity` if it is the last one."""
+        """Remove the account at `provider` from the player; raise Refused `last_identity` if it is the last one.
+
+        Raise SignInRequired with `reauthentication_required` if a recovery code signed this session in.
+        """
         self._game("DELETE", f"/auth/identities/{quote(provider, safe='')}")
 
     def delete_player(self) -> None:
@@ -1756,13 +1759,17 @@ class GamedClient:
     def export(self, path: Path | str) -> int:
         """Download all saves and their history as one zip file; return its size in bytes.
 
-        The file is written whole or not at all, and replaces an existing one.
+        The file is written whole or not at all, and replaces an existing one. Raise SignInRequired with
+        `reauthentication_required` if a recovery code signed this session in.
         """
         with replaced(Path(path)) as file:
             return self.with_token(ExportFile(file, self._wire).fetch)
 
     def erase_saves(self) -> None:
-        """Erase all saves of the player for good; raise Conflict if another device has saved meanwhile."""
+        """Erase all saves of the player for good; raise Conflict if another device has saved meanwhile.
+
+        Raise SignInRequired with `reauthentication_required` if a recovery code signed this session in.
+        """
         etag = self._game("GET", "/game/").headers.get("ETag", "")
         if not _ETAG.fullmatch(etag):
             raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
