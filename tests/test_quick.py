@@ -35,8 +35,6 @@ WHOLE_PATHS = {
 }
 """The files of the project that need everything."""
 SOURCES = Sources(ROOT)
-
-
 ENDED = """
 import sys
 from tests import quick

@@ -24,7 +24,7 @@ from gamed.database.scripts import read_script, scripts_in
 SCHEMAS = Path(__file__).parent / "schema"
 OLDEST = "-- oldest: "
 MOVED, REPLACED = "_moved_", "_before_restore_"
-"""Follows the name of a schema that `gamed move-store` has moved away; the time comes after it."""
+"""They follow the name of a schema that was moved to files, or replaced by a backup; the time comes after them."""
 PREPARING = "SELECT CASE WHEN pg_try_advisory_xact_lock(3, 0) THEN 1 ELSE 0 END"
 """Lock all other processes out that prepare a schema of this database, until the transaction ends."""
 UNUSED = f"""
