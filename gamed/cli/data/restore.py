@@ -226,13 +226,11 @@ def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
 
 def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) -> RestoreResult:
     from gamed.cli.data.store_dump import replace_schemas  # late: the files of SQLite need no other programs
-    from gamed.database.postgresql.migrations import REPLACED
 
     assert backup.manifest is not None
     written_by = backup.manifest.store.postgresql
     assert written_by is not None
     store = open_store(config, where.data)
-    suffix = f"{REPLACED}{backup_format.stamp(now_ms()).lower()}"
     try:
         with keys.database_errors(store, AUTH), closing(store):
             if not where.config.exists() and any(store.exists(database) for database in (AUTH, STATE)):
@@ -242,7 +240,8 @@ def _replace_schemas(backup: Backup, where: Paths, config: Config, ran_by: str) 
                     f"was changed. Copy {backup.settings[SETTINGS[0]]} there. To try the restore, name another "
                     "database in its store."
                 )
-            done = replace_schemas(store, backup.stores[DUMP], written_by, suffix, ran_by)
+            instant = backup_format.stamp(now_ms()).lower()
+            done = replace_schemas(store, backup.stores[DUMP], written_by, instant, ran_by)
     except BackupError as e:
         raise CommandFailed(f"The databases stay as they were: {e}") from None
     added, kept = _settings(backup.settings, where)

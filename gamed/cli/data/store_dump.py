@@ -19,6 +19,7 @@ from gamed.database.backup_format import DumpContents
 from gamed.database.connection import AUTH, STATE, Connection
 from gamed.database.errors import DatabaseError, DatabaseUnavailable, MigrationError
 from gamed.database.postgresql import dump
+from gamed.database.postgresql.migrations import REPLACED
 from gamed.database.store import Store
 from gamed.players.keyring import KeyRecord, read_key_record
 
@@ -62,15 +63,15 @@ class ReplacedSchemas(Struct, frozen=True):
     blocked: int
 
 
-def replace_schemas(store: Store, path: Path, written_by: int, suffix: str, ran_by: str) -> ReplacedSchemas:
-    """Put the schemas of a dump in the place of those of the store, whose names get the suffix.
+def replace_schemas(store: Store, path: Path, written_by: int, instant: str, ran_by: str) -> ReplacedSchemas:
+    """Put the schemas of a dump in the place of those of the store, whose names get the instant.
 
     No server may use the store. `written_by` is the version of pg_dump. Raise BackupError or DatabaseError before
     anything has changed; if the last steps fail, servers refuse to start until `gamed restored` has done them.
     """
     with store.alone():
         blocked_now = _blocked(store)
-        names = {database: f"{database}{suffix}" for database in (AUTH, STATE) if store.exists(database)}
+        names = {database: f"{database}{REPLACED}{instant}" for database in (AUTH, STATE) if store.exists(database)}
         renaming = [f"ALTER SCHEMA {database} RENAME TO {name}" for database, name in names.items()]
         major = int("".join(takewhile(str.isdigit, store.version)))
         dump.load(cast("PostgresqlStore", store).address, path, max(written_by, major), renaming)
