@@ -6,15 +6,13 @@ module needs the rows of all folders that import it. A path without a row needs 
 """
 
 import os
-import signal
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from subprocess import STDOUT, Popen, TimeoutExpired, run
+from subprocess import STDOUT, Popen, run
 from tempfile import TemporaryFile
 from time import monotonic
 
@@ -162,8 +160,6 @@ STORED = (
     "tests.tickets",
 )
 """Folders whose tests `.ci/run` also runs on PostgreSQL."""
-END_SECONDS = 10
-"""How long what runs may take to end after SIGTERM."""
 WIRING = {"__init__", "__main__", "clock", "context", "service", "stores", "tap"}
 """Modules that build everything, or are in everything: they have no row, and count as no folder's importers."""
 
@@ -408,8 +404,7 @@ def run_plan(plan: TestPlan, root: Path) -> bool:
     try:
         for name, words, variables in jobs(plan):
             output = TemporaryFile("w+", errors="replace")  # noqa: SIM115 - read when the process has ended
-            how = {"cwd": root, "env": {**os.environ, **variables}, "start_new_session": True}
-            process = Popen(words, stdout=output, stderr=STDOUT, **how)
+            process = Popen(words, cwd=root, env={**os.environ, **variables}, stdout=output, stderr=STDOUT)
             running.append((name, process, output))
         for name, process, output in running:
             status = process.wait()
@@ -420,28 +415,16 @@ def run_plan(plan: TestPlan, root: Path) -> bool:
             counts = f" {lines[-1]}" if lines and lines[-1].startswith(("PASSED", "FAILED")) else ""
             print(f"{name}: exit {status} after {monotonic() - began:.0f} s{counts}", flush=True)
     finally:
-        end_all([process for _, process, _ in running])
+        for _, process, _ in running:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
     used = getrusage(RUSAGE_CHILDREN)
     print(f"{monotonic() - began:.0f} s; processors worked {used.ru_utime + used.ru_stime:.0f} s")
     return all(process.returncode == 0 for _, process, _ in running)
 
 
-def end_all(processes: "Sequence[Popen[bytes]]") -> None:
-    """End processes and what they have started: the workers of trial would go on without it."""
-    for each in processes:
-        if each.poll() is None:
-            os.killpg(each.pid, signal.SIGTERM)
-    for each in processes:
-        with suppress(TimeoutExpired):
-            each.wait(END_SECONDS)
-        with suppress(ProcessLookupError):
-            os.killpg(each.pid, signal.SIGKILL)
-        each.wait()
-
-
 def main() -> None:
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
     parser = ArgumentParser(prog=".ci/quick", description="Run the tests, ruff and mypy that a change needs.")
     parser.add_argument("commit", nargs="?", help="compare with it; default: where HEAD left origin/main, or main")
     parser.add_argument("--list", action="store_true", help="print what would run")

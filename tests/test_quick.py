@@ -1,15 +1,10 @@
 """`.ci/quick` chooses at least the tests that a change needs; changes are planted."""
 
 import re
-import signal
 import subprocess
-import sys
-import time
-from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.cli.process import WAIT_SECONDS, await_end, lives
 from tests.quick import (
     ALWAYS,
     ONLY_GATE,
@@ -35,23 +30,6 @@ WHOLE_PATHS = {
 }
 """The files of the project that need everything."""
 SOURCES = Sources(ROOT)
-ENDED = """
-import sys
-from tests import quick
-quick.changed_files = lambda root, commit: ["docs/index.md"]
-quick.jobs = lambda plan: [("tests", ["sh", "-c", 'sleep 300 & echo $! >"$0"; wait', sys.argv[1]], {})]
-quick.main()
-"""
-"""A run of a program that starts another one."""
-
-
-def await_line(file: Path) -> str:
-    """Return the first line of a file, once a process has written it."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (file.exists() and (text := file.read_text("utf-8")).endswith("\n")):
-        assert time.monotonic() < deadline, "it was never written"
-        time.sleep(0.02)
-    return text
 
 
 def plan(*paths: str) -> TestPlan:
@@ -257,22 +235,6 @@ class ChangedFilesTests(SynchronousTestCase):
         self.assertRaises(SystemExit, changed_files, self.root, "planted")
         self.git("branch", "--move", "other")
         self.assertRaises(SystemExit, changed_files, self.root, None)
-
-
-class EndTests(SynchronousTestCase):
-    def test_nothing_goes_on(self) -> None:
-        """A run that is ended, by Ctrl-C or by SIGTERM, ends with all that it has started."""
-        for number, code in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + signal.SIGTERM)):
-            with self.subTest(number):
-                file = unused_path(self)
-                command = [sys.executable, "-c", ENDED, str(file)]
-                process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                self.addCleanup(process.kill)
-                started = int(await_line(file))
-                process.send_signal(number)
-                self.assertEqual(process.wait(WAIT_SECONDS), code)
-                await_end(started)
-                self.assertFalse(lives(started))
 
 
 class GateTests(SynchronousTestCase):

@@ -186,7 +186,7 @@ def without_root_warning(err: str) -> str:
 def await_end(pid: int) -> None:
     """Wait until a process has ended that is not a child of this one, whether its parent has waited for it or not."""
     deadline = time.monotonic() + WAIT_SECONDS
-    while lives(pid) and time.monotonic() < deadline:
+    while _lives(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -197,8 +197,7 @@ def end_daemon(pid: int) -> None:
     await_end(pid)
 
 
-def lives(pid: int) -> bool:
-    """Return whether a process runs; one that has ended may still wait for its parent."""
+def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
